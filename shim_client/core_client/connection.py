@@ -327,10 +327,13 @@ class Connection:
             return _Ended(str(error), error=error)
 
     def _end_if_hopeless(self, failed: list[_Ended]) -> None:
-        """Raise the first core's error if every core refuses the shim, or if a core does not answer and the shim was told not to wait."""
+        """Raise an error if every core refuses the shim, or if a core does not answer and the shim was told not to wait.
+
+        Of several refusals, raise the first one by a core that does not know the shim, for which the shim may wait; else the first.
+        """
         errors = [one.error for one in failed]
         if all(isinstance(one, CoreRefusedError) for one in errors):
-            first = errors[0]
+            first = min(errors, key=lambda one: not isinstance(one, CallerUnknownError))
             assert first is not None
             raise first
         for one in errors:

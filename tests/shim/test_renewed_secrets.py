@@ -132,6 +132,25 @@ async def test_a_shim_whose_first_token_a_core_does_not_know_ends() -> None:
     await core.stop()
 
 
+async def test_a_shim_waits_for_a_new_token_whatever_another_core_says_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "RENEWAL_PAUSE_SECONDS", 0.01)
+    token = tmp_path / "token"
+    token.write_text("first")
+    secrets = RenewedSecrets(None, None, None, token)
+    used, other = FakeCore(), FakeCore()
+    addresses = [CoreAddress(await one.start(), None, "first", secrets) for one in (used, other)]
+    async with running(*addresses) as task:
+        await until(lambda: used.synced == 1)
+        used.refuse, other.refuse = REFUSED, (grpc.StatusCode.PERMISSION_DENIED, "no role")
+        used.end_streams(*REFUSED)
+        await until(lambda: task.done() or other.refusals > 3)
+        assert not task.done()
+    await used.stop()
+    await other.stop()
+
+
 async def test_a_session_with_one_of_several_cores_goes_on_with_another_token(
     tmp_path: Path,
 ) -> None:
