@@ -14,6 +14,7 @@ from server.core.core import Core
 from server.core.preemption import claim_chunks, due_claims, rounds
 from server.core.preemption.claim_chunks import Claims
 from server.core.preemption.deficits import Shortage
+from server.core.wait_reasons import notices
 from server.model.asks import AskSpec
 from server.model.decisions import Decided, Decision, Noted, Placed
 from server.model.events import (
@@ -30,6 +31,7 @@ from server.model.quota import (
     PreemptionSettings,
     QueueSpec,
     ReservationSettings,
+    UserLimit,
 )
 from server.model.resources import resource
 from server.preemption.claims import candidate_pool
@@ -38,6 +40,7 @@ from server.snapshot.waiting import WaitingAsk
 from server.state import snapshotting
 from server.state.applications import Ask, Group
 from server.state.partition import Partition
+from server.state.queues import Queue
 from tests.effort import cases
 
 NOW = 1_800_000_000_000
@@ -56,14 +59,23 @@ KINDS = (
 )
 
 
-def cluster(nodes: int, settings: PreemptionSettings = PLAIN, *, reserves: bool = False) -> Core:
-    """Return a core with nodes of 4 cores and four queues, of which three have guarantees."""
+VCORE = resource({"vcore": 1})
+
+
+def cluster(
+    nodes: int,
+    settings: PreemptionSettings = PLAIN,
+    *,
+    reserves: bool = False,
+    limits: tuple[UserLimit, ...] = (),
+) -> Core:
+    """Return a core with nodes of 4 cores and four queues, of which three have guarantees. The first one has limits of users."""
     tree = QueueSpec(
         "root",
         parent=True,
         submit_acl=Acl(everyone=True),
         children=(
-            QueueSpec("a", guaranteed=resource({"vcore": 20_000})),
+            QueueSpec("a", guaranteed=resource({"vcore": 20_000}), limits=limits),
             QueueSpec("b", guaranteed=resource({"vcore": 12_000})),
             QueueSpec("c", guaranteed=resource({"vcore": 8_000})),
             QueueSpec("d"),
@@ -80,7 +92,7 @@ def cluster(nodes: int, settings: PreemptionSettings = PLAIN, *, reserves: bool 
     for at in range(nodes):
         core.handle(NodeAdded("rm", f"n{at}", resource({"vcore": 4_000})), NOW)
     for leaf in LEAVES:
-        core.handle(ApplicationAdded("rm", f"app-{leaf}", f"root.{leaf}"), NOW)
+        core.handle(ApplicationAdded("rm", f"app-{leaf}", f"root.{leaf}", user="ann"), NOW)
     return core
 
 
@@ -102,9 +114,14 @@ def ticks(core: Core, now: int, budget: int) -> Sequence[Decision]:
     return decided
 
 
-def full(nodes: int, settings: PreemptionSettings = PLAIN, size: int = 4_000) -> Core:
+def full(
+    nodes: int,
+    settings: PreemptionSettings = PLAIN,
+    size: int = 4_000,
+    limits: tuple[UserLimit, ...] = (),
+) -> Core:
     """Return a core whose nodes are full of pods of a queue without a guarantee."""
-    core = cluster(nodes, settings)
+    core = cluster(nodes, settings, limits=limits)
     for at in range(nodes * 4_000 // size):
         ask(core, f"runs-{at}", "d", AskSpec(resource({"vcore": size})), NOW)
     ticks(core, NOW, 1_000)
@@ -335,6 +352,38 @@ def test_groups_that_were_searched_are_searched_again_only_after_a_change_that_m
     core.handle(ReleaseRequested("rm", "app-d", "placed-0"), NOW)
     ticks(core, NOW, 1_000)
     assert checked[-1] >= 20 * BUDGET
+
+
+def test_groups_that_did_not_wait_for_preemption_are_searched_again_in_shares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The limit of a user blocks these groups. They stay known for the next change, also while reasons are still sent."""
+    core, checked, paths = full(2, limits=(UserLimit(("ann",), (), VCORE),)), [0], [0]
+    is_stuck, is_open = due_claims.is_stuck, due_claims.is_open
+
+    def counted(group: Group) -> bool:
+        checked[-1] += 1
+        return is_stuck(group)
+
+    def seen(leaf: Queue) -> bool:
+        paths[-1] += 1
+        return is_open(leaf)
+
+    for at in range(20 * BUDGET):
+        ask(core, f"ask-{at}", "a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    monkeypatch.setattr(claim_chunks, "SEARCH_MOST", 1)
+    monkeypatch.setattr(claim_chunks, "SHARE_MOST", BUDGET)
+    monkeypatch.setattr(notices, "TELL_MAX", BUDGET // 2)
+    ticks(core, NOW, 10_000)
+    monkeypatch.setattr(due_claims, "is_stuck", counted)
+    monkeypatch.setattr(due_claims, "is_open", seen)
+    ask(core, "waits", "d", AskSpec(resource({"vcore": 9_000})), NOW)
+    while core.tick(NOW, 1_000).more:
+        checked.append(0)
+        paths.append(0)
+    assert sum(checked) >= 20 * BUDGET
+    assert max(checked) <= BUDGET
+    assert max(paths) <= 3 * BUDGET
 
 
 def test_queues_that_have_their_guarantee_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:

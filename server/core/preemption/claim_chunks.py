@@ -154,7 +154,7 @@ class ClaimsOfSearch(Claims):
         search.found = {leaf: found for leaf, found in search.found.items() if found}
         search.again_ms = state.claims_ms
         return search.is_over and (
-            search.mark != _mark(self._partition) or bool(_changed(self._partition, search))
+            search.mark != _mark(self._partition) or _has_changed(self._partition, search)
         )
 
     def _next(self, leaf: str) -> Sequence[Ask]:
@@ -251,7 +251,7 @@ def _mask(ask: Ask) -> tuple[str, str]:
 def _mark(partition: Partition) -> tuple[int, ...]:
     """Return counters that change with each event after which groups that were searched may have more claims.
 
-    Events after which only the groups of `_changed` may have more claims are left out: placements and new asks. These events
+    Events after which only the groups of `_has_changed` may have more claims are left out: placements and new asks. These events
     lower no deficit of another group's queues, unless shares follow weights.
     """
     if sharing.is_shared_out(partition):
@@ -275,19 +275,13 @@ def _note_joined(partition: Partition, search: ClaimSearch) -> None:
     search.joined.update((one, None) for one in partition.untold if isinstance(one, Group))
 
 
-def _changed(partition: Partition, search: ClaimSearch) -> list[Group]:
-    """Return the groups that may have more claims since the search, although its mark is the same.
+def _has_changed(partition: Partition, search: ClaimSearch) -> bool:
+    """Return whether groups may have more claims since the search, although its mark is the same.
 
     These are groups that an ask has joined, and groups that did not wait for preemption. The latter may do so after a placement
     that took the capacity for which they waited.
     """
-    if search.changes == _changes(partition):
-        return []
-    return [
-        one
-        for one in {**search.joined, **search.placeable}
-        if one.live and due_claims.is_open(one.application.leaf)
-    ]
+    return search.changes != _changes(partition) and bool(search.joined or search.placeable)
 
 
 def _current_search(partition: Partition, now: int) -> ClaimSearch:
@@ -306,8 +300,8 @@ def _current_search(partition: Partition, now: int) -> ClaimSearch:
         queues = [*partition.queues.values()]
         search = ClaimSearch(partition.spec, mark, _changes(partition), queues)
         state.claim_search = search
-    elif search.is_over:
-        search.groups = _changed(partition, search)
+    elif search.is_over and _has_changed(partition, search):
+        search.groups = [*{**search.joined, **search.placeable}]
         search.changes = _changes(partition)
         search.joined.clear()
         search.placeable.clear()
@@ -327,7 +321,7 @@ def _search_groups(partition: Partition, search: ClaimSearch, shortage: Shortage
             search.groups = _groups(search.queues.pop(), shortage)
             continue
         group = search.groups.pop()
-        if not group.live:
+        if not (group.live and due_claims.is_open(group.application.leaf)):
             continue
         if not due_claims.is_stuck(group):
             search.placeable[group] = None
