@@ -25,7 +25,7 @@ from si.v1 import si_pb2_grpc as rpc
 
 RM = "rm"
 _PROCESSES = count(1)
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 SETTING = Setting(Identities(), About("test", 1), lambda _kind, _objects, _context: None)
 
 _Answer = TypeVar("_Answer", bound=Message)

@@ -31,7 +31,7 @@ from tests.rpc.test_resuming import Line, Manager, counts, manager, placed, resu
 pytestmark = pytest.mark.asyncio
 
 NEVER_S = 0.05
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
