@@ -335,8 +335,7 @@ class Followed:
         self.replica.joined += 1
         self.replica.taken_over.set()
         self.heard(header.position + ahead)
-        # The state is saved now. Observers keep its configuration, although the leader may send no slice for long.
-        self._pump.followed([], 0, 0.0, self._pump.now())
+        self._pump.followed([], 0, 0.0, self._pump.now())  # Observers keep its configuration.
         self._pump.wake_watchers()
         _log.info("follows", leader=leader, position=header.position, bytes=len(data))
 

@@ -140,6 +140,8 @@ class Moving:
                 grpc.StatusCode.UNAVAILABLE,
                 "PARTITION_MOVED",
                 f"partition {name!r} belongs to cores {to!r} now: register again",
+                # Only this core surely knows of the move: a follower could continue the session without it.
+                facts={"process": self._replica.process},
             )
         )
         _log.info("partition-moved", partition=name, to=to, revision=event.revision)

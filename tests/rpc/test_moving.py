@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -22,7 +23,7 @@ from shim_client.core_client.refusals import Move, refusal_of
 from si.v1 import si_pb2 as si
 from tests.core.test_assignments import core_of
 from tests.rpc.harness import RM, Served, node, refusal, serving
-from tests.rpc.test_following import following, in_state, same
+from tests.rpc.test_following import eventually, following, in_state, same
 
 GPU = "gpu"
 FAILED = grpc.StatusCode.FAILED_PRECONDITION
@@ -52,6 +53,10 @@ async def report(served: Served, *partitions: str) -> Any:
 
 async def stands(served: Served) -> pb.GetMoveResponse:
     return await stub(served).GetMove(pb.GetMoveRequest(partition=GPU))  # type: ignore[no-any-return]
+
+
+async def is_synced(served: Served) -> bool:
+    return bool((await stands(served)).synced)
 
 
 async def exported(source: Served, **more: Any) -> list[bytes]:
@@ -96,6 +101,7 @@ async def test_a_partition_moves_with_its_followers() -> None:
         await register(target, 1)
         assert not (await stands(target)).synced
         await report(target, "default", GPU)
+        await eventually(partial(is_synced, target))
         found = await stands(target)
         assert (found.state, found.synced, found.revision, found.group) == ("owned", True, 1, "a")
         assert [*target.core.state.partitions[GPU].index.nodes] == ["gpu-n"]
@@ -114,7 +120,7 @@ async def test_a_follower_of_the_new_owner_takes_the_copy_when_a_manager_comes_t
         await register(follower, 1)
         await in_state(follower, State.LEADER)
         await report(follower, "default", GPU)
-        assert (await stands(follower)).synced
+        await eventually(partial(is_synced, follower))
 
 
 async def test_a_shim_with_the_older_table_learns_what_moved() -> None:
