@@ -31,10 +31,11 @@ def told(world: World, *arguments: str) -> Ended:
 
 
 def lines(ended: Ended, most: int) -> str:
-    """Return the output in one line, once it is short and narrow enough."""
+    """Return the output in one line, once it is short and narrow enough. A command with a long path stands whole on its line."""
     shown = ended.out.splitlines()
     assert len(shown) <= most, ended.out
-    assert all(len(line) <= WIDTH for line in shown)
+    wide = [line for line in shown if len(line) > WIDTH]
+    assert all(line.lstrip().startswith("evenhand ") and "/" in line for line in wide), wide
     return " ".join(ended.out.split())
 
 
