@@ -145,9 +145,6 @@ class End(enum.Enum):
 class Endpoint:
     """The gRPC endpoint of a core."""
 
-    _leadership: LeadershipTaken
-    """The event with which a core that follows begins to lead. It has the table of cores with which the core was started."""
-
     def __init__(
         self,
         core: Core,
@@ -208,7 +205,6 @@ class Endpoint:
         The core then decides nothing until a manager registers.
         """
         if self.replica.state is not State.LEADER:
-            self._leadership = LeadershipTaken(assignment=self.feed.assignment)
             applier = Applier(self.feed, self._decider)
             followed = Followed(
                 self.replica, applier, self.pump, self.sessions, lambda: self.feed.managers
@@ -239,11 +235,13 @@ class Endpoint:
             self.replica.leads.set()
             await self.pump.run()
             return
+        # Later, the feed has the table of the leader.
+        beginning = LeadershipTaken(assignment=self.feed.assignment)
         while not self.pump.stopping:
             await following.run()
             if not self.pump.stopping:
                 self.feed.begin_term(self.replica.process)
-                self._decider.take([self._leadership], self.pump.now())
+                self._decider.take([beginning], self.pump.now())
                 self.replica.leads.set()
                 following.watch(self.sessions.fail)
             await self.pump.run()
