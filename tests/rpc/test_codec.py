@@ -24,14 +24,12 @@ from tests.rpc import plainly
 from tests.rpc.messages import allocation_requests, broken, shaken, tags
 
 CODEC = AllocationCodec(Reader())
+"""One for all examples, so that its caches are warm with other examples' templates."""
 
 
 def batch_of(data: bytes) -> Batch:
     """Return the batch of a message."""
     return whole(CODEC.decoding(data))
-
-
-"""One for all examples, so that its caches are warm with other examples' templates."""
 
 
 def agree(data: bytes) -> None:
