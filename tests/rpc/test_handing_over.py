@@ -23,7 +23,7 @@ from server.rpc.evenhand import configuration_service
 from server.rpc.following import State
 from shim_client.core_client.refusals import Refusal, refusal_in, refusal_of
 from si.v1 import si_pb2 as si
-from tests.rpc.harness import RM, SETTING, Served, asks, refusal, serving, until
+from tests.rpc.harness import PATIENCE_S, RM, SETTING, Served, asks, refusal, serving, until
 from tests.rpc.test_following import eventually, in_state, level, replication, same
 from tests.rpc.test_following import pair as cores
 from tests.rpc.test_resuming import Line, Manager, counts, manager, placed, resume
@@ -31,7 +31,6 @@ from tests.rpc.test_resuming import Line, Manager, counts, manager, placed, resu
 pytestmark = pytest.mark.asyncio
 
 NEVER_S = 0.05
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
