@@ -69,6 +69,19 @@ async def started(**options: Any) -> AsyncIterator[Live]:
     assert await task == Exit.DRAINED
 
 
+@asynccontextmanager
+async def changed_after_the_save(folder: Path) -> AsyncIterator[Live]:
+    """Hold a core that has a changed map. Its saved state is that from before the change again at the end."""
+    async with started(state_dir=folder) as live:
+        await live.register("map")
+    older = (folder / saved.NAME).read_bytes()
+    async with started(state_dir=folder) as live:
+        await live.register("map")
+        assert (await live.apply("changed", rm_id="rm")).applied
+        yield live
+    (folder / saved.NAME).write_bytes(older)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     file = tmp_path / "queues.yaml"
@@ -122,13 +135,8 @@ async def test_a_file_that_show_wrote_is_the_revision_that_it_names(tmp_path: Pa
 async def test_a_changed_map_comes_into_force_although_the_saved_state_is_older(
     tmp_path: Path,
 ) -> None:
-    async with started(state_dir=tmp_path) as live:
-        await live.register("map")
-    older = (tmp_path / saved.NAME).read_bytes()
-    async with started(state_dir=tmp_path) as live:
-        await live.register("map")
-        assert (await live.apply("changed", rm_id="rm")).applied
-    (tmp_path / saved.NAME).write_bytes(older)
+    async with changed_after_the_save(tmp_path):
+        pass
     async with started(state_dir=tmp_path) as live:
         assert await live.in_force() == (text("changed"), 3)
         await live.register("map")
@@ -138,14 +146,8 @@ async def test_a_changed_map_comes_into_force_although_the_saved_state_is_older(
 async def test_a_map_that_was_overridden_stays_so_although_the_saved_state_is_older(
     tmp_path: Path,
 ) -> None:
-    async with started(state_dir=tmp_path) as live:
-        await live.register("map")
-    older = (tmp_path / saved.NAME).read_bytes()
-    async with started(state_dir=tmp_path) as live:
-        await live.register("map")
-        assert (await live.apply("changed", rm_id="rm")).applied
+    async with changed_after_the_save(tmp_path) as live:
         assert (await live.apply("map")).revision == 4
-    (tmp_path / saved.NAME).write_bytes(older)
     async with started(state_dir=tmp_path) as live:
         await live.register("changed")
         assert await live.in_force() == (text("map"), 4)
