@@ -16,6 +16,22 @@ LOOK_S: Final = 0.02
 HAND_OVER_S: Final = 60.0
 
 
+async def replication_of(channel: grpc.aio.Channel) -> replication_pb2.GetReplicationResponse:
+    """Return what a core says about its replication, or an empty message if the core does not answer."""
+    stub: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
+    with suppress(grpc.aio.AioRpcError):
+        answer: replication_pb2.GetReplicationResponse = await stub.GetReplication(
+            replication_pb2.GetReplicationRequest(), timeout=5
+        )
+        return answer
+    return replication_pb2.GetReplicationResponse()
+
+
+def is_level(core: replication_pb2.GetReplicationResponse) -> bool:
+    """Return whether a core follows, and has all that its leader had."""
+    return core.state == "follower" and core.position >= core.leader_position > 0
+
+
 class Cores:
     """The two cores, with the numbers 0 and 1.
 
@@ -47,23 +63,13 @@ class Cores:
             while True:
                 states = [await self._replication(number) for number in (0, 1)]
                 for number in (0, 1):
-                    follower = states[1 - number]
-                    is_level = follower.position >= follower.leader_position > 0
-                    both = (states[number].state, follower.state) == ("leader", "follower")
-                    if both and is_level:
+                    if states[number].state == "leader" and is_level(states[1 - number]):
                         return number
                 await asyncio.sleep(LOOK_S)
 
     async def _replication(self, number: int) -> replication_pb2.GetReplicationResponse:
-        """Return what a core says about its replication, or an empty message if the core does not answer."""
         async with grpc.aio.insecure_channel(self.addresses[number]) as channel:
-            stub: Any = replication_pb2_grpc.ReplicationServiceStub(channel)
-            with suppress(grpc.aio.AioRpcError):
-                answer: replication_pb2.GetReplicationResponse = await stub.GetReplication(
-                    replication_pb2.GetReplicationRequest(), timeout=5
-                )
-                return answer
-        return replication_pb2.GetReplicationResponse()
+            return await replication_of(channel)
 
     def send(self, number: int, sign: int) -> None:
         """Send a signal to one of the two."""

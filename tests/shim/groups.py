@@ -17,6 +17,7 @@ from shim_client.core_client.address import CoreAddress
 from shim_client.core_client.spread import CoreGroup
 from shim_client.shim import Shim
 from tests.cli.processes import environment
+from tests.shim.cores import is_level, replication_of
 from tests.shim.rig import ROOT, SETTINGS, WatchedCluster, free_port, kill
 
 GPU: Final = "gpu"
@@ -96,10 +97,11 @@ class Groups:
 
     async def answers(self, name: str) -> bool:
         """Return whether a core answers."""
-        with suppress(grpc.aio.AioRpcError):
-            await self.stub(name).GetReplication(replication_pb2.GetReplicationRequest(), timeout=5)
-            return True
-        return False
+        return bool((await self.replication(name)).state)
+
+    async def replication(self, name: str) -> replication_pb2.GetReplicationResponse:
+        """Return what a core says about its replication, or an empty message if the core does not answer."""
+        return await replication_of(self._channels[name])
 
     async def stands(self, group: str) -> str:
         """Return how `gpu` stands at the core of a group, "" if the core does not answer."""
@@ -162,20 +164,13 @@ class Pairs(Groups):
     async def leader(self, group: str) -> str:
         """Return the core that leads a group, "" if none does."""
         for name in self.names:
-            with suppress(grpc.aio.AioRpcError):
-                request = replication_pb2.GetReplicationRequest()
-                found = await self.stub(name).GetReplication(request, timeout=5)
-                if name[0] == group and found.state == "leader":
-                    return name
+            if name[0] == group and (await self.replication(name)).state == "leader":
+                return name
         return ""
 
     async def is_level(self, name: str) -> bool:
         """Return whether a core follows, and has all that its leader had."""
-        with suppress(grpc.aio.AioRpcError):
-            request = replication_pb2.GetReplicationRequest()
-            found = await self.stub(name).GetReplication(request, timeout=5)
-            return bool(found.state == "follower" and found.position >= found.leader_position > 0)
-        return False
+        return is_level(await self.replication(name))
 
     async def stands(self, group: str) -> str:
         """Return how `gpu` stands at the core that leads a group, "" if none does."""
