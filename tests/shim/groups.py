@@ -168,6 +168,10 @@ class Pairs(Groups):
                 return name
         return ""
 
+    def other(self, name: str) -> str:
+        """Return the other core of a core's group."""
+        return next(one for one in self.names if one[0] == name[0] and one != name)
+
     async def is_level(self, name: str) -> bool:
         """Return whether a core follows, and has all that its leader had."""
         return is_level(await self.replication(name))

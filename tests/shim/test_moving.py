@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -15,7 +15,7 @@ from evenhand.v1 import replication_pb2 as pb
 from evenhand_cli.core_table import read_core_table
 from shim_client.translate import labels
 from tests.cli.run import evenhand
-from tests.replication.engine import Engine
+from tests.replication.engine import engine
 from tests.rpc.test_following import eventually
 from tests.shim.groups import GPU, Groups, Pairs, RunningShim, two_groups
 from tests.shim.objects import node, pod
@@ -164,38 +164,32 @@ async def test_a_partition_moves_between_pairs_of_cores_that_lose_their_leader(
     tmp_path: Path, way: str
 ) -> None:
     """The cores of a pair follow each other, or share a log. The follower goes on with the partition, and with what it knew of it."""
-    engine = Engine(tmp_path) if way == "nats" else None
     key = f"uid-{STAYS}"
 
     def more(name: str) -> list[str]:
-        if engine is not None:
-            return ["--log", f"{engine.url}-{name[0]}"]
-        other = f"{name[0]}{1 - int(name[1])}"
-        return ["--follow", pairs.addresses[other]]
+        if nats is not None:
+            return ["--log", f"{nats.url}-{name[0]}"]
+        return ["--follow", pairs.addresses[pairs.other(name)]]
 
     pairs = Pairs(tmp_path, more)
-    if engine is not None:
-        engine.start()
-    try:
-        async with at_work(pairs) as world:
-            before = await pairs.since(await pairs.leader("b"), key)
-            assert before
-            await moved(world, "a")
-            await world.goes_on()
-            killed = await pairs.leader("a")
-            other = f"a{1 - int(killed[1])}"
-            await eventually(partial(pairs.is_level, other))
-            await pairs.kill(killed)
-            await world.goes_on()
-            assert await pairs.leader("a") == other
-            assert await pairs.since(other, key) == before
-            await pairs.start(killed)
-            await eventually(partial(pairs.is_level, killed))
-            await moved(world, "b")
-            assert await pairs.since(await pairs.leader("b"), key) == before
-    finally:
-        if engine is not None:
-            engine.kill()
+    async with AsyncExitStack() as stack:
+        nats = stack.enter_context(engine(tmp_path)) if way == "nats" else None
+        world = await stack.enter_async_context(at_work(pairs))
+        before = await pairs.since(await pairs.leader("b"), key)
+        assert before
+        await moved(world, "a")
+        await world.goes_on()
+        killed = await pairs.leader("a")
+        other = pairs.other(killed)
+        await eventually(partial(pairs.is_level, other))
+        await pairs.kill(killed)
+        await world.goes_on()
+        assert await pairs.leader("a") == other
+        assert await pairs.since(other, key) == before
+        await pairs.start(killed)
+        await eventually(partial(pairs.is_level, killed))
+        await moved(world, "b")
+        assert await pairs.since(await pairs.leader("b"), key) == before
 
 
 async def test_a_move_survives_the_death_of_each_part(tmp_path: Path) -> None:
