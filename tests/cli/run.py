@@ -1,6 +1,7 @@
 """Running the command line in this process, and its output."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
@@ -40,3 +41,14 @@ def evenhand(
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Ended(result.exit_code, result.stdout, result.stderr)
+
+
+def check_replay(log: Path, trace: Path) -> None:
+    """Check that a copy of the trace of a core that still runs gives the decisions of a copy of its log."""
+    copies = []
+    for file in (log, trace):  # The trace is the longer one.
+        copies.append(copied := file.with_name(f"copy-{file.name}"))
+        copied.write_bytes(file.read_bytes().rpartition(b"\n")[0] + b"\n")
+    replayed = evenhand("replay", str(copies[1]), "--compare", str(copies[0]))
+    assert replayed.code == 0, replayed.out + replayed.err
+    assert "the same decisions, byte for byte" in replayed.out

@@ -10,7 +10,7 @@ import trustme
 from scripts.real.cluster import free_ports
 from server.replication import checkpoint, saved
 from tests.cli.processes import ROOT, address_of, finished, running, until
-from tests.cli.run import evenhand
+from tests.cli.run import check_replay, evenhand
 from tests.cli.test_embedded_restart import decisions, places, shim
 from tests.cli.test_end_to_end import await_counts
 from tests.cli.test_shim_ends import logged
@@ -109,15 +109,7 @@ def test_a_version_with_another_layout_is_compared_by_the_trace_of_a_running_cor
             refused = evenhand("follow", "--core", address, "--for", "1s")
             assert refused.code == 1
             assert "compare the versions by an input trace" in " ".join(refused.err.split())
-            copies = [tmp_path / f"copy-{file.name}" for file in files.values()]
-            for file, copied in zip(files.values(), copies, strict=True):
-                copied.write_bytes(file.read_bytes())
-            log, trace = copies
-            whole = trace.read_bytes().rpartition(b"\n")[0] + b"\n"
-            trace.write_bytes(whole)
-            replayed = evenhand("replay", str(trace), "--compare", str(log))
-            assert replayed.code == 0, replayed.out
-            assert "the same decisions, byte for byte" in replayed.out
+            check_replay(files["--decision-log"], files["--trace"])
 
 
 def test_a_restarted_core_has_what_the_killed_one_knew(tmp_path: Path) -> None:
