@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from evenhand_cli.connect import connected_core
 from evenhand_cli.contexts import Context
 from evenhand_console.views import VIEWS
-from tests.cli.processes import SECONDS_MAX, address_of, line_of, running, until
+from tests.cli.processes import CONSOLE, SECONDS_MAX, address_of, running, until
 from tests.console import record
 
 ANY_PORT: Final = "127.0.0.1:0"
@@ -73,9 +73,7 @@ def shim_beside(core: str, log: Path, *options: str) -> AbstractContextManager[P
 def console_beside(core: str, log: Path, *options: str) -> Iterator[str]:
     """Run the console of a core, and yield its address as a URL."""
     with running(["console", "--core", core, "--listen", ANY_PORT, *options], log) as process:
-        line = line_of(process)
-        assert line.startswith("console on http://"), log.read_text()
-        yield line.removeprefix("console on ").strip()
+        yield f"http://{address_of(process, log, CONSOLE)}"
 
 
 class Proxy:

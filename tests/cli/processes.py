@@ -17,6 +17,8 @@ SECONDS_MAX = 120.0
 LOOK_S = 0.1
 """Seconds between two looks at another process."""
 COLUMNS = 160
+CONSOLE = "console on http://"
+"""The text that a console prints before its address."""
 _STATES = Path(tempfile.mkdtemp(prefix="evenhand-states-"))
 atexit.register(shutil.rmtree, _STATES, ignore_errors=True)
 
@@ -87,8 +89,8 @@ def line_of(process: subprocess.Popen[str]) -> str:
         late.cancel()
 
 
-def address_of(process: subprocess.Popen[str], log: Path) -> str:
-    """Return the address that a core prints when it listens."""
+def address_of(process: subprocess.Popen[str], log: Path, before: str = "listening on ") -> str:
+    """Return the address that a core prints when it listens, or that another server prints after the text ``before``."""
     line = line_of(process)
-    assert line.startswith("listening on "), log.read_text()
-    return line.removeprefix("listening on ").strip()
+    assert line.startswith(before), log.read_text()
+    return line.removeprefix(before).strip()

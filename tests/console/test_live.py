@@ -1,7 +1,6 @@
 """A console beside a core that runs as a process: pages, a stream, and the end of both."""
 
 import re
-import subprocess
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -9,15 +8,9 @@ from pathlib import Path
 import pytest
 
 from evenhand_console.views import VIEWS
-from tests.cli.processes import SECONDS_MAX, address_of, line_of, running, until
+from tests.cli.processes import CONSOLE, SECONDS_MAX, address_of, running, until
 
 ANY_PORT = "127.0.0.1:0"
-
-
-def _url(process: subprocess.Popen[str], log: Path) -> str:
-    line = line_of(process)
-    assert line.startswith("console on http://"), log.read_text()
-    return line.removeprefix("console on http://").strip()
 
 
 def _get(address: str, path: str) -> tuple[int, str]:
@@ -31,7 +24,7 @@ def test_a_core_with_a_console(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with running(["serve", "--listen", ANY_PORT, "--console", ANY_PORT], log) as process:
         address_of(process, log)
-        console = _url(process, log)
+        console = address_of(process, log, CONSOLE)
         for view in VIEWS:
             status, page = _get(console, view.path)
             assert status == 200, page
