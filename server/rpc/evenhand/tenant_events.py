@@ -65,7 +65,7 @@ class TenantEvents:
 
     def kinds_after(self, queue: str, number: int) -> list[str]:
         """Return the kinds of the events of a watched queue, or of queues below it, with a greater number, sorted by name."""
-        for entry in self._history.after(self._read) if self._read < self._history.last else ():
+        for entry in self._history.after(self._read):
             paths = set(self._queues(entry.decision))
             for path in paths.union(*map(above, paths)).intersection(self._streams):
                 self._latest.setdefault(path, {})[kind_of(entry.decision)] = entry.number

@@ -13,6 +13,7 @@ from server.rpc.evenhand.decision_log import DecisionLog
 from server.rpc.evenhand.encode_decisions import with_names
 from server.rpc.evenhand.inspect_service import queue_tree, summary
 from server.rpc.evenhand.reader import Reader
+from server.rpc.evenhand.redaction import sees_all
 from server.rpc.evenhand.tenant_events import TenantEvents
 from server.rpc.evenhand.watchers import Watchers
 from server.rpc.event_buffer import KINDS, Entry, History, kind_of, record
@@ -24,7 +25,7 @@ from server.rpc.limits import (
     WATCH_INTERVAL_MS_MIN,
 )
 from server.rpc.reads import Answers
-from server.rpc.roles import CALLER, DEEDS, Role
+from server.rpc.roles import CALLER, DEEDS
 
 _WATCH_EVENTS: Final = "/evenhand.v1.WatchService/WatchEvents"
 _WATCH_QUEUES: Final = "evenhand.v1.WatchService.WatchQueues"
@@ -82,7 +83,7 @@ class WatchService:
         kinds only, those of its own queues. Raise CallError if a viewer asks for events.
         """
         caller = CALLER.get()
-        if caller.role is Role.VIEWER and not request.kinds_only:
+        if not (request.kinds_only or sees_all(caller)):
             raise denied(caller.title, DEEDS[_WATCH_EVENTS])
         if request.since < 0:
             raise invalid("INVALID_SINCE", ("since", f"{request.since} is negative"))
@@ -93,10 +94,10 @@ class WatchService:
         wanted = kinds or frozenset(KINDS)
         if not request.kinds_only:
             found = self._events(request, wanted)
-        elif caller.role is Role.VIEWER:
-            found = self._kinds_of(caller.queue, wanted)
-        else:
+        elif sees_all(caller):
             found = self._kinds(wanted)
+        else:
+            found = self._kinds_of(caller.queue, wanted)
         with self._watchers.watching():
             async for one in found:
                 yield one
