@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from evenhand_console.query import Query
 
@@ -145,7 +145,8 @@ class Readers:
                 self._drop(key)
             entry = _Entry(
                 lambda latest: self._make(key, latest),
-                _Pace(self._pause(key), self._share),
+                self._pause(key),
+                self._share,
                 lambda: self._is_good(key),
             )
             self._entries[key] = entry
@@ -203,24 +204,19 @@ class Readers:
             self._idle.pop(key).cancel()
 
 
-class _Pace(NamedTuple):
-    """The pause of a page in seconds, and a function that returns the part of the pause that an interval has."""
-
-    pause_s: float
-    share: Callable[[], float]
-
-
 class _Entry:
     """The reader of one page: a task that reads the page while the page has users."""
 
     def __init__(
         self,
         make: Callable[[Fragment | None], Awaitable[Fragment]],
-        pace: _Pace,
+        pause_s: float,
+        share: Callable[[], float],
         on_good: Callable[[], None],
     ) -> None:
         self._make = make
-        self._pause_s, self._share = pace
+        self._pause_s = pause_s
+        self._share = share
         self._on_good = on_good
         self._latest: Fragment | None = None
         self._good: Fragment | None = None
