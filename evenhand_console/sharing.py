@@ -222,8 +222,6 @@ class _Entry:
         self._good: Fragment | None = None
         self._woken = asyncio.Event()
         self._used = asyncio.Event()
-        self._outdated = False
-        """Whether the page was due to be read while it had no user. Its latest fragment is then no longer shown."""
         self._changed = asyncio.Condition()
         self._task = asyncio.create_task(self._run())
         self._stopped = False
@@ -274,7 +272,7 @@ class _Entry:
 
     async def _when(self, wanted: Callable[[Fragment], bool]) -> Fragment:
         async with self._changed:
-            while self._latest is None or self._outdated or not wanted(self._latest):
+            while self._latest is None or not wanted(self._latest):
                 if self._stopped:
                     raise TooManyError
                 if self._task.done():
@@ -292,8 +290,9 @@ class _Entry:
                 interval_s = max(self._share() * self._pause_s, (1 + REST_FACTOR) * took)
                 next_s = max(next_s, loop.time() - took) + interval_s
                 await self._rest(REST_FACTOR * took, next_s - BURST * interval_s)
-                self._outdated = not self.users
-                await self._used.wait()
+                if not self.users:
+                    self._latest = None  # It is too old for the next user.
+                    await self._used.wait()
         finally:
             async with self._changed:
                 self._changed.notify_all()
@@ -308,7 +307,7 @@ class _Entry:
                 self._on_good()
             self._good = fragment
         async with self._changed:
-            self._latest, self._outdated = fragment, False
+            self._latest = fragment
             self._changed.notify_all()
         return loop.time() - started
 
