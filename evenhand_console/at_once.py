@@ -1,9 +1,9 @@
 """Calls of one view that are made at the same time: the core answers questions that arrive together from one picture."""
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, TypeVar
 
 CALLS_MAX: Final = 12
@@ -11,11 +11,9 @@ CALLS_MAX: Final = 12
 
 Answer = TypeVar("Answer")
 _POOL: Final = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="console-call")
-
-
-_THREAD: Final = threading.local()
 Extend = Callable[[], Callable[[], None]]
 """The function that keeps a connection open until the function that it returns is called."""
+_EXTEND: Final[ContextVar[Extend | None]] = ContextVar("extend", default=None)
 
 
 @contextmanager
@@ -24,12 +22,11 @@ def extending(extend: Extend) -> Iterator[None]:
 
     A view ends before its reads if one of them fails.
     """
-    before = getattr(_THREAD, "extend", None)
-    _THREAD.extend = extend
+    before = _EXTEND.set(extend)
     try:
         yield
     finally:
-        _THREAD.extend = before
+        _EXTEND.reset(before)
 
 
 def begin(read: Callable[[], Answer]) -> "Future[Answer]":
@@ -37,7 +34,7 @@ def begin(read: Callable[[], Answer]) -> "Future[Answer]":
 
     A read that was begun must not begin others, which could wait for its own place.
     """
-    extend: Extend | None = getattr(_THREAD, "extend", None)
+    extend = _EXTEND.get()
     if extend is None:
         return _POOL.submit(read)
     end = extend()
