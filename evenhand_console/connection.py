@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from evenhand_cli.connect import Core, Opener
+from evenhand_cli.connect import Opener
 
 RENEW_S: Final = 5.0
 """The seconds for which a connection to a core that does not decide is kept. Then the cores are asked again which one decides."""
@@ -22,42 +22,37 @@ class Connection:
         self._opener = opener
         self._clock = clock
         self._lock = threading.Lock()
-        self._current: _Opened | None = None
-        self._in_use: list[_Opened] = []
+        self._current: Opened | None = None
 
     @contextmanager
-    def lease(self) -> Iterator[Core]:
+    def lease(self) -> "Iterator[Opened]":
         """Yield the open connection. The connection stays open until the block ends, even if `retire` is called during the block.
 
         Raises Fault if no connection can be opened.
         """
         with self._lock:
             if self._current is None:
-                self._current = _Opened(self._opener, self._clock())
+                self._current = Opened(self._opener, self._clock())
             opened = self._current
-            self._add_user(opened)
+            opened.users += 1
         try:
-            yield opened.core
+            yield opened
         finally:
             self._end_user(opened)
 
-    def extend(self, core: Core) -> Callable[[], None]:
+    def extend(self, opened: "Opened") -> Callable[[], None]:
         """Keep a leased connection open until the returned function is called, even if its lease ends before.
 
         A call that begins on a closed channel of gRPC ends the whole process.
         """
         with self._lock:
-            opened = next(one for one in self._in_use if one.core is core)
-            self._add_user(opened)
+            opened.users += 1
         return partial(self._end_user, opened)
 
-    def retire(self, core: Core, after_s: float = 0.0) -> None:
-        """Open another connection for the next reader, if `core` is the current connection and is at least `after_s` seconds old."""
+    def retire(self, opened: "Opened", after_s: float = 0.0) -> None:
+        """Open another connection for the next reader, if `opened` is the current one and is at least `after_s` seconds old."""
         with self._lock:
-            opened = self._current
-            if opened is None or opened.core is not core:
-                return
-            if self._clock() - opened.since_s >= after_s:
+            if opened is self._current and self._clock() - opened.since_s >= after_s:
                 self._current = None
                 self._close_unused(opened)
 
@@ -68,27 +63,21 @@ class Connection:
             if opened is not None:
                 self._close_unused(opened)
 
-    def _add_user(self, opened: "_Opened") -> None:
-        if not opened.users:
-            self._in_use.append(opened)
-        opened.users += 1
-
-    def _end_user(self, opened: "_Opened") -> None:
+    def _end_user(self, opened: "Opened") -> None:
         with self._lock:
             opened.users -= 1
-            if not opened.users:
-                self._in_use.remove(opened)
             self._close_unused(opened)
 
-    def _close_unused(self, opened: "_Opened") -> None:
+    def _close_unused(self, opened: "Opened") -> None:
         if opened is not self._current and not opened.users:
             opened.close()
 
 
-class _Opened:
+class Opened:
     """An open connection, and the number of its readers."""
 
     def __init__(self, opener: Opener, since_s: float) -> None:
+        """Open a connection. ``since_s`` is the present instant."""
         self._stack = ExitStack()
         self.core = self._stack.enter_context(opener())
         self.since_s = since_s

@@ -50,20 +50,23 @@ class Source:
 
         Raises Fault if the core does not answer or refuses.
         """
-        with self._connection.lease() as core, extending(partial(self._connection.extend, core)):
+        with (
+            self._connection.lease() as leased,
+            extending(partial(self._connection.extend, leased)),
+        ):
             notices: list[str] = []
             pictures = Pictures(notices.append)
-            asked = replace(self._as_visitor(core, token), pictures=pictures)
+            asked = replace(self._as_visitor(leased.core, token), pictures=pictures)
             try:
                 value = view(asked)
             except Fault as fault:
                 if status_of(fault) in _AWAY:
-                    self._connection.retire(core)
+                    self._connection.retire(leased)
                 raise
-            missing = _missing_groups(core)
+            missing = _missing_groups(leased.core)
             follows = pictures.latest is not None and pictures.latest.follows
             if missing or follows:
-                self._connection.retire(core, RENEW_S)
+                self._connection.retire(leased, RENEW_S)
             notices += [
                 f"The cores {name} cannot be reached. They are missing on this page."
                 for name in missing
@@ -75,9 +78,9 @@ class Source:
 
         Raises Fault if the core does not answer or refuses, and when the stream ends, at the latest after STREAM_S.
         """
-        with self._connection.lease() as core:
-            asked = self._as_visitor(core, token)
-            stub = watch_pb2_grpc.WatchServiceStub(core.channel)
+        with self._connection.lease() as leased:
+            asked = self._as_visitor(leased.core, token)
+            stub = watch_pb2_grpc.WatchServiceStub(asked.channel)
             request = watch_pb2.WatchEventsRequest(kinds_only=True)
             for one in asked.follow(stub.WatchEvents, request, STREAM_S, hold):
                 yield frozenset(one.kinds) | {each.kind for each in one.events}

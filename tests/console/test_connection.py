@@ -53,9 +53,9 @@ def test_reads_outside_a_page_hold_no_connection() -> None:
     assert begin(lambda: 1).result() == 1
     with connection.lease() as leased:
         end = connection.extend(leased)
-    assert connection._in_use
+    assert leased.users
     end()
-    assert not connection._in_use
+    assert not leased.users
 
 
 @contextmanager
