@@ -58,10 +58,10 @@ def with_short_words(text: Text, width: int, sign: str) -> Text:
     return whole
 
 
-def command_in(text: str) -> tuple[str, str] | None:
-    """Return the command with which a text begins, and what it is for; None if the text begins with no command."""
+def command_in(text: str) -> tuple[str, str]:
+    """Return the command with which a text begins, and what it is for. Both are empty if the text begins with no command."""
     found = _COMMAND.fullmatch(text)
-    return (found[1], found[2] or "") if found else None
+    return (found[1], found[2] or "") if found else ("", "")
 
 
 def _middle(name: str, width: int) -> tuple[int, int] | None:

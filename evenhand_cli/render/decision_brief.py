@@ -15,7 +15,7 @@ from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.render.amounts import amount, heading, in_order, pair, phrase, span
 from evenhand_cli.render.columns import facts
 from evenhand_cli.render.decisions import lost, quota_run, state, victims_table, victims_title
-from evenhand_cli.render.fits import next_steps
+from evenhand_cli.render.fits import NextSteps
 from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import instant, plural, some
 from server.model import policies
@@ -95,7 +95,7 @@ def _parts(
     if with_table:
         yield from victims_table(found.victims, victims_title(found), width)
         yield Text()
-    yield next_steps(_next(found, asked))
+    yield NextSteps(_next(found, asked))
 
 
 def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, str | Text]]:

@@ -14,11 +14,11 @@ from evenhand_cli.render.columns import ANSWER, Column, facts, fits, titled
 from evenhand_cli.render.decision_brief import decision_brief
 from evenhand_cli.render.decisions import decision
 from evenhand_cli.render.fits import (
+    NextSteps,
     Pointer,
     limits,
     members,
     most_limits,
-    next_steps,
     nodes,
     nodes_most,
 )
@@ -108,7 +108,7 @@ def _details(
 def _waiting(
     ask: explain_pb2.WaitingAsk, now: int, width: int, *, full: bool
 ) -> list[RenderableType]:
-    parts: list[RenderableType] = [next_steps(ask.next_steps)] if ask.next_steps else []
+    parts: list[RenderableType] = [NextSteps(ask.next_steps)] if ask.next_steps else []
     parts += [Text(), facts(_of_waiting(ask, now, full=full))]
     gang, kinds = ask.HasField("gang"), in_order(ask.resources)
     if gang:

@@ -45,8 +45,8 @@ def whole(command: str) -> Text:
     return Text(command, no_wrap=True, overflow="ignore")
 
 
-class Steps:
-    """The next steps, one below the other.
+class NextSteps:
+    """The next steps, one below the other, in the form in which faults of the command line have them.
 
     A command that does not fit its line stands whole on a line of its own.
     """
@@ -60,20 +60,15 @@ class Steps:
         """Draw the steps."""
         del console
         for step in self.steps:
-            found = command_in(step)
-            alone = found and has_long_word(found[0], options.max_width - cell_len(_DO) - 1)
+            command, purpose = command_in(step)
+            alone = has_long_word(command, options.max_width - cell_len(_DO) - 1)
             grid = Table.grid(padding=(0, 1))
             grid.add_column(style="heading", no_wrap=True)
             grid.add_column(overflow="fold")
-            grid.add_row(_DO, (found[1] or "the next line") if found and alone else step)
+            grid.add_row(_DO, (purpose or "the next line") if alone else step)
             yield grid
-            if found and alone:
-                yield whole(found[0])
-
-
-def next_steps(steps: Iterable[str]) -> Steps:
-    """Return the next steps, in the form in which faults of the command line have them."""
-    return Steps(steps)
+            if alone:
+                yield whole(command)
 
 
 def members(fit: explain_pb2.GroupFit) -> str:

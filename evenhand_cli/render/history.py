@@ -10,7 +10,7 @@ from rich.text import Text
 from evenhand.v1 import history_pb2 as pb
 from evenhand_cli.render.amounts import NOTHING, amount, heading, in_order, phrase, span
 from evenhand_cli.render.columns import ANSWER, Column, table
-from evenhand_cli.render.fits import next_steps
+from evenhand_cli.render.fits import NextSteps
 from evenhand_cli.render.sparks import Sparkline
 from evenhand_cli.render.words import instant, plural
 
@@ -224,9 +224,9 @@ def pods(
     parts += notes(found.period)
     latest = found.pods[0]
     if latest.decision_id:
-        parts.append(next_steps([f"evenhand decisions {latest.decision_id}: why it was evicted"]))
+        parts.append(NextSteps([f"evenhand decisions {latest.decision_id}: why it was evicted"]))
     elif not latest.ended_ms:
-        parts.append(next_steps([f"evenhand explain {latest.name or latest.key}: what holds now"]))
+        parts.append(NextSteps([f"evenhand explain {latest.name or latest.key}: what holds now"]))
     return Group(*parts)
 
 

@@ -14,11 +14,11 @@ from evenhand_cli.render.amounts import NOTHING, amount, heading, in_order, mayb
 from evenhand_cli.render.columns import ANSWER, Column, facts, table
 from evenhand_cli.render.decisions import ELSEWHERE, levels, spared, victims
 from evenhand_cli.render.fits import (
+    NextSteps,
     by_rule,
     limits,
     members,
     most_limits,
-    next_steps,
     nodes,
     nodes_most,
 )
@@ -177,9 +177,9 @@ def _block(
     lines = _answer_lines(one, full=full)
     yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)
     if one.group is not None and one.group.next_steps and not one.is_placed:
-        yield next_steps(one.group.next_steps)
+        yield NextSteps(one.group.next_steps)
     if first.advice:
-        yield next_steps([first.advice])
+        yield NextSteps([first.advice])
     yield Text()
     yield facts(_facts(one, now, full=full, several=several))
     goes = one.evicted if full else first.victims if len(one.asks) == 1 else ()

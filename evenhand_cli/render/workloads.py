@@ -11,7 +11,7 @@ from rich.text import Text
 from evenhand.v1 import explain_pb2, inspect_pb2
 from evenhand_cli.render.amounts import phrase, span
 from evenhand_cli.render.columns import facts
-from evenhand_cli.render.fits import Pointer, next_steps
+from evenhand_cli.render.fits import NextSteps, Pointer
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.words import plural, some
 
@@ -50,7 +50,7 @@ def workload(found: Workload, *, full: bool = False, also: Pointer | None = None
     return Group(
         title,
         Padding(Text(_summary(found)), (0, 0, 0, 2), expand=False),
-        next_steps([f"evenhand explain {_name(whom)}: about one of them"]),
+        NextSteps([f"evenhand explain {_name(whom)}: about one of them"]),
         Text(),
         facts([*_facts(found), *_sentences(found, full=full)]),
         *([also] if also else []),
