@@ -24,6 +24,7 @@ from evenhand_cli.connect import Core, asks_core
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.output import Form, Output, plain, plain_all, show
 from evenhand_cli.render import findings, forecasts
+from evenhand_cli.render.fits import Pointer
 from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import instant
 from evenhand_cli.silencing import Ignore, check_codes, sorted_out
@@ -336,9 +337,7 @@ def _compared(answer: config_pb2.DiffResponse, read: QueuesText) -> RenderableTy
     if not answer.changes:
         return Text(f"{read.source} says the same as {now}, which is in force", style="good")
     first = Text(f"{read.source} would change {now}, which is in force:", style="heading")
-    follow = Text(
-        f"What would follow: evenhand config apply {read.source} --dry-run", style="faint"
-    )
+    follow = Pointer("What would follow", f"evenhand config apply {read.source} --dry-run")
     return Group(first, findings.changes(answer.changes), follow)
 
 

@@ -71,9 +71,7 @@ def queue(found: pb.GetQueueHistoryResponse, width: int) -> RenderableType:
     else:
         parts += [_indented(_used(known, kinds)), Text(), _usage(shown, width)]
     parts += [Text(), *_waited(found.waits), *notes(found.period)]
-    parts.append(
-        _indented(f"do: evenhand history waits --queue {found.queue}: each queue below it")
-    )
+    parts.append(NextSteps([f"evenhand history waits --queue {found.queue}: each queue below it"]))
     return Group(*parts)
 
 
@@ -157,9 +155,10 @@ def waits(found: pb.GetWaitsResponse, width: int, *, full: bool = False) -> Rend
         parts.append(Text(f"the oldest {plural(found.left_out, 'pod', 'are')} not counted", "warn"))
     parts += notes(found.period)
     if total.waiting:
-        parts.append(_indented("do: evenhand allocations --waiting: the pods that wait, and why"))
+        advice = "evenhand allocations --waiting: the pods that wait, and why"
     else:
-        parts.append(_indented(f"do: evenhand history queue {shown[0].queue}: its usage over time"))
+        advice = f"evenhand history queue {shown[0].queue}: its usage over time"
+    parts.append(NextSteps([advice]))
     return Group(*parts)
 
 
@@ -281,7 +280,7 @@ def configurations(found: pb.ListConfigurationsResponse, *, full: bool = False) 
         advice = f"evenhand config rollback {before}: apply revision {before} again"
     else:
         advice = f"evenhand config show: the text of revision {latest.revision}"
-    parts.append(_indented(f"do: {advice}"))
+    parts.append(NextSteps([advice]))
     return Group(*parts, *notes(found.period))
 
 

@@ -217,6 +217,14 @@ def test_commands_of_all_reports_can_be_copied() -> None:
         Group(*forecasts.next_steps(changed, "a.yaml")),
     ):
         assert f"evenhand explain {POD}" in printed(shown).splitlines()
+    of_queue = history_pb2.GetQueueHistoryResponse(queue=QUEUE)
+    waited = history_pb2.GetWaitsResponse(queues=[history_pb2.WaitSummary(queue=QUEUE)])
+    commands = [
+        (past.queue(of_queue, WIDTH), f"evenhand history waits --queue {QUEUE}"),
+        (past.waits(waited, WIDTH), f"evenhand history queue {QUEUE}"),
+    ]
+    for shown, command in commands:
+        assert command in printed(shown).splitlines()
 
 
 @pytest.mark.parametrize("length", range(WIDTH - 6, WIDTH + 2))
