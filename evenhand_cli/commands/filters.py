@@ -74,7 +74,7 @@ Reason = Annotated[
         "--reason",
         metavar="CODE",
         help="Only asks that wait for this reason, such as no-node, or applications with such asks.",
-        autocompletion=completion.words([str(one) for one in Code]),
+        autocompletion=completion.words(Code),
     ),
 ]
 PriorityRange = Annotated[
@@ -90,25 +90,17 @@ PriorityRange = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """An option `--queue`, `--app`, `--node`, `--namespace` or `--user` with its value, which is empty when the option was not given."""
+    """An option of `KNOWN`, such as `--queue`, with its value, which is empty when the option was not given."""
 
     option: str
     value: str
 
 
 def check_filters(core: Core, partition: str, *filters: Filter) -> None:
-    """Raise Fault for the first filter whose value is not the name of an existing object."""
+    """Raise Fault for the first filter whose value is not the name of an existing object, or not a reason."""
     for one in filters:
         if one.value:
             _check(one, KNOWN[one.option](core, partition), core, partition)
-
-
-def check_reason(reason: str) -> None:
-    """Raise Fault for a reason code that does not exist."""
-    codes = [str(one) for one in Code]
-    if reason and reason not in codes:
-        advice = near_matches(reason, codes) or "the column `waits for` has the reasons"
-        raise Fault(f"there is no reason `{reason}`", where="--reason", advice=advice)
 
 
 def _check(one: Filter, known: Iterable[str], core: Core, partition: str) -> None:
@@ -206,6 +198,7 @@ KNOWN: dict[str, Callable[[Core, str], Iterable[str]]] = {
     "node": _nodes,
     "namespace": _namespaces,
     "user": _users,
+    "reason": lambda _core, _partition: [*Code],
 }
 LISTED = {
     "queue": "list them with `evenhand queues`",
@@ -213,4 +206,5 @@ LISTED = {
     "node": "list them with `evenhand nodes`",
     "namespace": "it has no pod that the core knows; list all with `evenhand allocations --asks`",
     "user": "list the users with `evenhand apps`",
+    "reason": "the column `waits for` has the reasons",
 }

@@ -25,7 +25,6 @@ from evenhand_cli.commands.filters import (
     applications_of,
     check_filters,
     check_labels,
-    check_reason,
     has_labels,
     priorities,
 )
@@ -137,9 +136,8 @@ def apps(
         and (not reason or reason in {each.code for each in one.waiting_reasons})
     ]
     if not found:
-        check_reason(reason)
-        filters = Filter("queue", queue), Filter("namespace", namespace), Filter("user", user)
-        check_filters(core, partition, *filters)
+        named = {"reason": reason, "queue": queue, "namespace": namespace, "user": user}
+        check_filters(core, partition, *(Filter(*one) for one in named.items()))
     foot = tables.footer(len(found), "application")
     return Listing(
         "applications",
@@ -323,8 +321,14 @@ def allocations(
         and (not protection or tables.protection(one) in protection)
     ]
     if not found:
-        check_reason(reason)
-        named = {"queue": queue, "app": app, "node": node, "namespace": namespace, "user": user}
+        named = {
+            "reason": reason,
+            "queue": queue,
+            "app": app,
+            "node": node,
+            "namespace": namespace,
+            "user": user,
+        }
         check_filters(core, partition, *(Filter(*one) for one in named.items()))
     fields = tables.allocations(found)
     foot = _counted(found, asks=request.include_asks, waiting=waiting or bool(reason))
