@@ -135,13 +135,10 @@ def _verdict(outcome: Outcome) -> Text:
     if not outcome.settled:
         return Text("stopped before everything had its place or its reason", style="warn")
     if outcome.refused():
-        told = f"settled, but {plural(outcome.refused(), 'object')} of the cluster {_were(outcome)} refused"
+        refused = outcome.refused()
+        told = f"settled, but {plural(refused, 'object')} of the cluster {agreeing('were', refused)} refused"
         return Text(f"{told}: see below", style="bad")
     return Text("settled: every pod has its node or its reason; the state agrees", style="good")
-
-
-def _were(outcome: Outcome) -> str:
-    return "was" if outcome.refused() == 1 else "were"
 
 
 def _placing(outcome: Outcome) -> Text:

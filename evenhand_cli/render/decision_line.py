@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from evenhand.v1 import decisions_pb2 as pb
 from evenhand_cli.render.words import plural
+from server.model.phrases import agreeing
 from server.model.policies import facts
 
 NAMED_MAX = 2
@@ -30,9 +31,8 @@ def decision_line(one: pb.Decision, most: int = NAMED_MAX) -> str:
     evicted = _evicted(one)
     if not evicted:
         return f"capacity on {_where(nodes)} is kept{for_asks}; no pod is evicted"
-    is_are = "is" if len(evicted) == 1 else "are"
     left = [each.node_id for each in evicted if each.node_id] or nodes
-    return f"{victims(one, most)} {is_are} evicted from {_where(left)}{for_asks}"
+    return f"{victims(one, most)} {agreeing('are', len(evicted))} evicted from {_where(left)}{for_asks}"
 
 
 def _for_asks(one: pb.Decision, most: int) -> str:

@@ -13,6 +13,7 @@ from evenhand_cli.long_names import command_in, has_long_word
 from evenhand_cli.render.amounts import NOTHING, phrase
 from evenhand_cli.render.columns import Column, titled
 from evenhand_cli.render.words import plural
+from server.model.phrases import agreeing
 
 NODES_SHOWN_MAX = 3
 """Maximum number of nodes in a table; JSON can have more."""
@@ -74,9 +75,9 @@ class NextSteps:
 def members(fit: explain_pb2.GroupFit) -> str:
     """Return the numbers of members: `train: 8 needed, 6 wait, 2 run`."""
     counts = [f"{fit.size:,} needed"] if fit.size else []
-    counts.append(f"{fit.members:,} {'waits' if fit.members == 1 else 'wait'}")
+    counts.append(f"{fit.members:,} {agreeing('wait', fit.members)}")
     if fit.running:
-        counts.append(f"{fit.running:,} {'runs' if fit.running == 1 else 'run'}")
+        counts.append(f"{fit.running:,} {agreeing('run', fit.running)}")
     return f"{fit.name.removeprefix('gang ')}: {', '.join(counts)}"
 
 

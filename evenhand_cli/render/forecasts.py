@@ -17,6 +17,7 @@ from evenhand_cli.render.fits import Pointer
 from evenhand_cli.render.simulations import queues_over
 from evenhand_cli.render.words import instant, plural
 from server.model import policies
+from server.model.phrases import agreeing
 
 ROWS_MAX = 4
 """Maximum number of decisions with a row each; of more decisions, equal ones share a row."""
@@ -119,14 +120,14 @@ def _drains(found: pb.SimulateConfigurationResponse) -> str:
     tops = [one for one in queues if one.queue.rpartition(".")[0] not in paths]
     runs = sum(one.applied.allocations for one in tops)
     waits = sum(one.applied.waiting for one in tops)
-    pods = plural(runs, "pod")
-    asks = plural(waits, "waiting ask")
+    pods = plural(runs, "pod", "keep")
+    asks = plural(waits, "waiting ask", "stay")
     few = [one.queue for one in tops[:QUEUES_NAMED_MAX]]
     more = len(tops) - len(few)
     which = " and ".join(few) if not more else f"{', '.join(few)} and {more:,} more"
     return (
-        f"{which} {'drains' if len(tops) == 1 else 'drain'}: {pods} {'keeps' if runs == 1 else 'keep'} running there,"
-        f" {asks} {'stays' if waits == 1 else 'stay'} and may still be placed, new applications are refused."
+        f"{which} {agreeing('drain', len(tops))}: {pods} running there,"
+        f" {asks} and may still be placed, new applications are refused."
     )
 
 

@@ -174,8 +174,7 @@ def _judgement(found: Verified) -> str:
     if not found.missing:
         return f"{fits}, but lines may be missing" if found.more else fits
     least = "at least " if found.more else ""
-    are = "is" if found.missing == 1 else "are"
-    return f"{fits}, but {least}{plural(found.missing, 'line')} {are} missing"
+    return f"{fits}, but {least}{plural(found.missing, 'line', 'are')} missing"
 
 
 def _remarks(found: Verified) -> Iterable[RenderableType]:

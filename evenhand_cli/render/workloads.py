@@ -14,6 +14,7 @@ from evenhand_cli.render.columns import facts
 from evenhand_cli.render.fits import NextSteps, Pointer
 from evenhand_cli.render.tables import pod_name
 from evenhand_cli.render.words import plural, some
+from server.model.phrases import agreeing
 
 NODES_NAMED_MAX = 4
 SENTENCES_MAX = 5
@@ -64,7 +65,7 @@ def _summary(found: Workload) -> str:
     if not leaving:
         what = "The only pod runs" if total == 1 else f"All {plural(total, 'pod', 'run')}"
         return f"{what}, on {nodes}; none waits."
-    return f"{running:,} of {plural(total, 'pod')} {'runs' if running == 1 else 'run'} on; {leaving:,} {'ends' if leaving == 1 else 'end'}. None waits."
+    return f"{running:,} of {plural(total, 'pod')} {agreeing('run', running)} on; {leaving:,} {agreeing('end', leaving)}. None waits."
 
 
 def _facts(found: Workload) -> Iterator[tuple[str, str | Text]]:
