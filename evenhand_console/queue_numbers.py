@@ -61,6 +61,11 @@ def shown_partition(partitions: Iterable[inspect_pb2.Partition], wanted: str) ->
     return wanted or (DEFAULT if DEFAULT in names else next(iter(names), ""))
 
 
+def requested_partition(wanted: str) -> str:
+    """Return the name that the core has for the partition of a request, before an answer of the core says it."""
+    return wanted.lower() or DEFAULT
+
+
 def placed(root: inspect_pb2.Queue, capacity: Mapping[str, int]) -> Iterator[Placed]:
     """Yield each queue of a tree, parents before their children."""
     stack = [Placed(root, 0, _limits(capacity, root), {})]

@@ -20,7 +20,6 @@ from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
 from evenhand_console.queue_numbers import (
-    DEFAULT,
     Numbers,
     Placed,
     at_path,
@@ -28,6 +27,7 @@ from evenhand_console.queue_numbers import (
     every_queue,
     kinds_of,
     numbers,
+    requested_partition,
     unmet_of,
 )
 from evenhand_console.reading import unless_absent
@@ -148,8 +148,7 @@ def _begin_about(core: Core, partition: str, path: str) -> _About:
     inspect = inspect_pb2_grpc.InspectServiceStub(core.channel)
     explain = explain_pb2_grpc.ExplainServiceStub(core.channel)
     reports = reports_pb2_grpc.ReportServiceStub(core.channel)
-    name = (partition or DEFAULT).lower()
-    asked = explain_pb2.ExplainRequest(partition=name, key=path)
+    asked = explain_pb2.ExplainRequest(partition=requested_partition(partition), key=path)
     apps = inspect_pb2.ListApplicationsRequest(partition=partition, queue=path)
     lost = reports_pb2.GetLostWorkRequest(partition=partition, queue=path)
     listed = partial(every, core, inspect.ListApplications, apps)

@@ -20,7 +20,7 @@ from evenhand_cli.render.explanation import decision_of
 from evenhand_console.at_once import begin
 from evenhand_console.parts import Part, part_of
 from evenhand_console.query import Query
-from evenhand_console.queue_numbers import DEFAULT, every_queue, partition_named
+from evenhand_console.queue_numbers import every_queue, partition_named, requested_partition
 from evenhand_console.reading import unless_absent
 from evenhand_console.view import View
 from evenhand_console.views.decisions import state_of
@@ -107,7 +107,7 @@ def read(core: Core, query: Query) -> Read:
     decisions = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     partition = query["partition"]
     of_tree = inspect_pb2.GetQueueTreeRequest(partition=partition)
-    name = (partition or DEFAULT).lower()
+    name = requested_partition(partition)
     opened = decisions_pb2.ListDecisionsRequest(partition=name, open_only=True)
     of_list = begin(lambda: core.ask(inspect.ListPartitions, inspect_pb2.ListPartitionsRequest()))
     read_tree = begin(lambda: core.ask(inspect.GetQueueTree, of_tree))
