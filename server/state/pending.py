@@ -37,6 +37,9 @@ def enqueue(partition: Partition, ask: Ask) -> None:
         application.groups[ask_class, spec.priority] = group
         partition.classes.groups += 1
     _join_group(partition, group, ask)
+    search = partition.round.claim_search
+    if search is not None:
+        search.joined[group] = None
 
 
 def enqueue_unqueued(partition: Partition) -> None:

@@ -63,8 +63,8 @@ class ClaimSearch:
     groups in ``joined`` and ``placeable`` must be searched again. ``queues`` has the queues whose groups are not in ``groups``
     yet. ``groups`` has the groups that are not searched yet. ``found`` has the asks that may claim, by leaf. In each list, the
     ask that comes first in order is the last element. ``untried`` has, by leaf, the asks that a tick removed from ``found`` but
-    did not try, because the budget of the tick ended. ``joined`` has the groups that an ask may have joined since they were
-    searched. ``placeable`` has the groups that did not wait for preemption when they were searched. ``again_ms`` is the next
+    did not try, because the budget of the tick ended. ``joined`` has the groups that an ask has joined since ``changes``
+    were read. ``placeable`` has the groups that did not wait for preemption when they were searched. ``again_ms`` is the next
     instant at which another ask may claim.
     """
 

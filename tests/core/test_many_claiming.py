@@ -323,7 +323,10 @@ def test_rounds_of_the_stories_read_further_claims(monkeypatch: pytest.MonkeyPat
 def test_groups_that_were_searched_are_searched_again_only_after_a_change_that_may_add_claims(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Asks that come and are placed add no claim of another group. A pod that ends may add claims of all groups."""
+    """Asks that come and are placed add no claim of another group. A pod that ends may add claims of all groups.
+
+    The search of all groups ends before the reasons of all groups are sent.
+    """
     checked = [0]
     is_stuck = due_claims.is_stuck
 
@@ -337,6 +340,7 @@ def test_groups_that_were_searched_are_searched_again_only_after_a_change_that_m
         ask(core, f"ask-{at}", "a", AskSpec(resource({"vcore": 5_000 + at})), NOW)
     monkeypatch.setattr(claim_chunks, "SEARCH_MOST", 1)
     monkeypatch.setattr(claim_chunks, "SHARE_MOST", BUDGET)
+    monkeypatch.setattr(notices, "TELL_MAX", BUDGET // 2)
     monkeypatch.setattr(due_claims, "is_stuck", counted)
     ticks(core, NOW, 1_000)
     assert sum(checked) >= 20 * BUDGET

@@ -196,8 +196,6 @@ class ClaimsOfSearch(Claims):
 def of_tick(partition: Partition, shortage: Shortage, budget: int, now: int) -> Claims:
     """Return the claims of the live round in this tick, limited by the pace of rounds (P1)."""
     is_looked_for = _are_many(partition) and due_claims.are_claims_on(partition)
-    if partition.round.claim_search is not None:
-        _note_joined(partition, partition.round.claim_search)
     if is_looked_for and not pacing.is_between(partition, now):
         return ClaimsOfSearch(partition, shortage, budget, now)
     if is_looked_for:
@@ -268,11 +266,6 @@ def _mark(partition: Partition) -> tuple[int, ...]:
 
 def _changes(partition: Partition) -> tuple[int, ...]:
     return partition.classes.joined, partition.placements
-
-
-def _note_joined(partition: Partition, search: ClaimSearch) -> None:
-    """Record the groups that asks have joined. The reasons of these asks have not been sent yet, because a tick sends them after its round."""
-    search.joined.update((one, None) for one in partition.untold if isinstance(one, Group))
 
 
 def _has_changed(partition: Partition, search: ClaimSearch) -> bool:
