@@ -254,14 +254,8 @@ def _mark(partition: Partition) -> tuple[int, ...]:
     """
     if sharing.is_shared_out(partition):
         return due.marks(partition)
-    index, state, checks = partition.index, partition.round, partition.decisions.checks
-    return (
-        *due.counters(partition),
-        index.entered,
-        state.pledges_ended,
-        state.ordered,
-        checks.answers,
-    )
+    ordered, answers = partition.round.ordered, partition.decisions.checks.answers
+    return *due.changes_beside_asks(partition), ordered, answers
 
 
 def _changes(partition: Partition) -> tuple[int, ...]:

@@ -23,13 +23,17 @@ def counters(partition: Partition) -> Counters:
     return partition.relief, len(partition.index.nodes)
 
 
+def changes_beside_asks(partition: Partition) -> tuple[int, ...]:
+    """Return the counters of `changes` that asks do not change when they come."""
+    return *counters(partition), partition.index.entered, partition.round.pledges_ended
+
+
 def changes(partition: Partition) -> tuple[int, ...]:
     """Return counters that change with each event after which the round may plan for more asks.
 
     The passing of time does not change them.
     """
-    index, ended, joined = partition.index, partition.round.pledges_ended, partition.classes.joined
-    return *counters(partition), index.entered, ended, joined
+    return *changes_beside_asks(partition), partition.classes.joined
 
 
 def marks(partition: Partition) -> tuple[int, ...]:
