@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from server.model.phrases import agreeing, count
 from server.model.policies import Shrinks, facts
 from server.model.records import (
     Beneficiary,
@@ -201,19 +202,14 @@ def _summary(record: DecisionRecord, caller: Caller, goes: tuple[Victim, ...]) -
     """
     mine = {one.queue for one in record.beneficiaries if caller.sees(one.queue)}
     if mine:
-        return f"Capacity is freed for {_count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."
+        return f"Capacity is freed for {count(_own(record.beneficiaries, caller), 'ask')} of {', '.join(sorted(mine))}."
     if facts(record.policy).shrinks is Shrinks.PARTITION:
         return "More is used than the nodes have, and queues come down to their shares."
     if record.shrink is not None:
         return f"Queue {named(record.shrink.queue, caller)} is reduced to its maximum."
     queues = ", ".join(sorted({one.queue for one in goes}))
-    are = "is" if len(goes) == 1 else "are"
-    return f"{_count(len(goes), 'allocation')} of {queues} {are} evicted for {ANOTHER_QUEUE}."
+    return f"{count(len(goes), 'allocation')} of {queues} {agreeing('are', len(goes))} evicted for {ANOTHER_QUEUE}."
 
 
 def _own(found: Iterable[Beneficiary], caller: Caller) -> int:
     return sum(caller.sees(one.queue) for one in found)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun if number == 1 else noun + 's'}"
