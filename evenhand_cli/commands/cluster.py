@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evenhand.cluster.v1 import cluster_pb2 as pb
@@ -16,6 +16,7 @@ from evenhand_cli.embedded.kinds import SHORT, plural, target_of
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.lists import NoHeaders, Shape, sorting, write_listing
 from evenhand_cli.output import Form, Output, plain, show, word, write
+from evenhand_cli.render.fits import Pointer
 from evenhand_cli.render.listing import Listing, none_of
 from evenhand_cli.render.objects import (
     World,
@@ -330,18 +331,20 @@ def _cordon(client: Client, node: str, *, unschedulable: bool) -> bool:
 
 def _drained(node: str, answer: pb.DrainNodeResponse) -> RenderableType:
     done = f"{node} is cordoned; {counted(len(answer.evicted), 'pod')} evicted"
-    lines = [Text(done, style="good" if all(one.may_stay for one in answer.left) else "")]
+    lines: list[RenderableType] = [
+        Text(done, style="good" if all(one.may_stay for one in answer.left) else "")
+    ]
     lines += [Text(f"  evicted {one.namespace}/{one.name}") for one in answer.evicted]
     for one in answer.left:
         name = f"{one.pod.namespace}/{one.pod.name}"
         style = "" if one.may_stay else "warn"
         lines.append(Text(f"  left {name}: {one.because}", style=style))
     if not all(one.may_stay or one.needs_force for one in answer.left):
-        lines.append(Text(f"when their budgets allow it: evenhand cluster drain {node}"))
+        lines.append(Pointer("when their budgets allow it", f"evenhand cluster drain {node}", ""))
     if any(one.needs_force for one in answer.left):
         command = f"evenhand cluster drain {node} --force"
-        lines.append(Text(f"to evict pods without a workload: {command}"))
-    return Text("\n").join(lines)
+        lines.append(Pointer("to evict pods without a workload", command, ""))
+    return Group(*lines)
 
 
 def _tell_results(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -208,6 +209,22 @@ class Hanging:
             before = self.text[: self.indent] if not number else Text(" " * self.indent)
             yield Text.assemble(before, part)
             start += len(one)
+
+
+@dataclass(frozen=True, slots=True)
+class Indented:
+    """An output whose lines are indented by `indent` columns. A line that is too wide is not cut, because it can be a command."""
+
+    output: RenderableType
+    indent: int
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the lines of the output."""
+        inside = options.update_width(max(options.max_width - self.indent, 1))
+        for line in Segment.split_lines(console.render(self.output, inside)):
+            yield Segment(" " * self.indent if line else "")
+            yield from line
+            yield Segment.line()
 
 
 def _lines(text: str, width: int) -> list[str]:

@@ -9,6 +9,7 @@ from evenhand.v1 import config_pb2, inspect_pb2, watch_pb2
 from evenhand_cli.output import word
 from evenhand_cli.render.amounts import span
 from evenhand_cli.render.columns import Hanging, facts
+from evenhand_cli.render.fits import Pointer
 from evenhand_cli.render.lines import line
 from evenhand_cli.render.words import STYLES, instant, plural
 from server.config.codes import counted
@@ -79,8 +80,8 @@ def warned(
     yield from (Text(one, style="faint") for one in notes)
     if found:
         codes = _codes(one.code or one.message for one in found)
-        said = f"{plural(len(found), 'warning')}: {codes}; evenhand config check {source}"
-        yield Text(said, style="warn")
+        said = f"{plural(len(found), 'warning')}: {codes}"
+        yield Pointer(said, f"evenhand config check {source}", "warn", ";")
     if silenced:
         yield _silenced(silenced)
 

@@ -28,16 +28,17 @@ class Pointer:
     If the command does not fit, it stands whole on a line of its own.
     """
 
-    def __init__(self, about: str, command: str) -> None:
+    def __init__(self, about: str, command: str, style: str = "faint", joint: str = ":") -> None:
         self.about, self.command = escaped(about), escaped(command)
+        self.style, self.joint = style, joint
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw the line, or both lines."""
         del console
         if not has_long_word(self.command, options.max_width):
-            yield Text(f"{self.about}: {self.command}", style="faint")
+            yield Text(f"{self.about}{self.joint} {self.command}", style=self.style)
             return
-        yield Text(f"{self.about}:", style="faint")
+        yield Text(f"{self.about}:", style=self.style)
         yield whole(self.command)
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from evenhand.v1 import decisions_pb2, explain_pb2
 from evenhand_cli.output import plain
 from evenhand_cli.render.amounts import phrase
+from evenhand_cli.render.columns import Indented
 from evenhand_cli.render.explanation import explanation
 from evenhand_cli.render.words import plural
 from evenhand_cli.story.answers import Answers
@@ -145,7 +145,7 @@ def details(found: Iterable[explain_pb2.ExplainResponse], label: int, width: int
     """Return full explanations, each below a step."""
     parts: list[RenderableType] = []
     for one in found:
-        parts += [Text(), Padding(explanation(one, one.key, width - label), (0, 0, 0, label))]
+        parts += [Text(), Indented(explanation(one, one.key, width - label), label)]
     return Group(*parts, *([Text()] if parts else []))
 
 

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from evenhand.v1 import (
+    config_pb2,
     decisions_pb2,
     explain_pb2,
     history_pb2,
@@ -18,8 +19,10 @@ from evenhand.v1 import (
 from evenhand_cli.escaping import EscapingConsole
 from evenhand_cli.lists import Shape, write_listing
 from evenhand_cli.output import Form
-from evenhand_cli.render import forecasts, reports
+from evenhand_cli.render import findings, forecasts, reports
 from evenhand_cli.render import history as past
+from evenhand_cli.render.columns import Indented
+from evenhand_cli.render.fits import Pointer
 from evenhand_cli.render.listing import Listing, none_of
 from evenhand_cli.terminal import THEME
 from tests.cli import decided, samples
@@ -30,6 +33,7 @@ WIDTH = 80
 POD = "lab/" + "pod-name." * 27 + "last-pod-1"
 QUEUE = "root." + "team-name." * 24 + "lastqueue"
 NODE = "node-name." * 24 + "last-node-99"
+FILE = "queues-of-a-long-directory-" * 5 + "queues.yaml"
 APP = "app-name." * 27 + "last-app-9"
 NAMES = (POD, QUEUE, NODE, APP)
 NOTE = "long names are shortened; --output wide shows them whole"
@@ -217,14 +221,21 @@ def test_commands_of_all_reports_can_be_copied() -> None:
         Group(*forecasts.next_steps(changed, "a.yaml")),
     ):
         assert f"evenhand explain {POD}" in printed(shown).splitlines()
+    warning = config_pb2.ConfigProblem(code="delay-unused")
     of_queue = history_pb2.GetQueueHistoryResponse(queue=QUEUE)
     waited = history_pb2.GetWaitsResponse(queues=[history_pb2.WaitSummary(queue=QUEUE)])
     commands = [
         (past.queue(of_queue, WIDTH), f"evenhand history waits --queue {QUEUE}"),
         (past.waits(waited, WIDTH), f"evenhand history queue {QUEUE}"),
+        (Group(*findings.warned([warning], FILE)), f"evenhand config check {FILE}"),
     ]
     for shown, command in commands:
         assert command in printed(shown).splitlines()
+
+
+def test_an_indented_command_can_be_copied() -> None:
+    lines = printed(Indented(Pointer("for this pod", f"evenhand explain {POD}"), 4)).splitlines()
+    assert lines == ["    for this pod:", f"    evenhand explain {POD}"]
 
 
 @pytest.mark.parametrize("length", range(WIDTH - 6, WIDTH + 2))

@@ -12,7 +12,7 @@ from server.core.queries.preference_text import preference_lines
 from server.core.queries.queue_reports import compared_with, dominant_type, share_ppm
 from server.core.wait_reasons.node_filters import NOT_SCHEDULABLE
 from server.core.wait_reasons.obstacles import Obstacles
-from server.model.phrases import count, listed, noun, quantities, quantity, some, span
+from server.model.phrases import agreeing, count, listed, noun, quantities, quantity, some, span
 from server.model.reports import Explanation
 from server.state.applications import Application, Ask
 from server.state.nodes import Foreign, Node
@@ -278,7 +278,7 @@ def _on_node(node: Node, name: Namer) -> list[str]:
     lines = []
     if node.allocations:
         running = some_of(list(node.allocations.values()), NAMED_MAX, name)
-        verb = "runs" if len(node.allocations) == 1 else "run"
+        verb = agreeing("run", len(node.allocations))
         lines.append(f"Here {verb} {count(len(node.allocations), 'allocation')}: {running}.")
     if node.foreign:
         lines.append(f"Other schedulers run {count(len(node.foreign), 'pod')} here.")

@@ -94,11 +94,7 @@ def _amounts(amounts: Mapping[str, int], kinds: Container[str]) -> str:
 
 def _standing(partition: Partition, queue: Queue) -> str:
     waiting = queue.waiting().total()
-    wait = (
-        f"{count(waiting, 'ask')} {'waits' if waiting == 1 else 'wait'}"
-        if waiting
-        else "nothing waits"
-    )
+    wait = count(waiting, "ask", "wait") if waiting else "nothing waits"
     has = held(partition, queue)
     amounts = quantities({kind: amount for kind, amount in has.items() if amount > 0})
     if queue.path == ROOT:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from server.core.queries.large_enough import counted_text, excluded_text
-from server.model.phrases import count, listed, quantities
+from server.model.phrases import agreeing, count, listed, quantities
 from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
 
 
@@ -12,7 +12,7 @@ def fit_text(fit: GroupFit) -> str:
     whom = _whom(fit)
     if not fit.left:
         return f"all {whom} fit now, and the next tick places them"
-    fits = "fits" if fit.fitting == 1 else "fit"
+    fits = agreeing("fit", fit.fitting)
     lead = f"{fit.fitting or 'none'} of the {whom} {fits} now"
     lacks = [_tightest_text(fit)] if fit.limits else []
     if fit.missing:
@@ -29,7 +29,7 @@ def _tightest_text(fit: GroupFit) -> str:
     text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
     others = len(fit.limits) - 1
     return (
-        f"{text} ({count(others, 'other limit')} {'lacks' if others == 1 else 'lack'} some, too)"
+        f"{text} ({count(others, 'other limit')} {agreeing('lack', others)} some, too)"
         if others
         else text
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from evenhand.v1 import decisions_pb2 as pb
-from server.model.phrases import count, quantities, quantity, some, span
+from server.model.phrases import agreeing, count, quantities, quantity, some, span
 from server.model.quota import is_below
 from server.model.ranking import VICTIM
 from server.rpc.evenhand.rule_text import words
@@ -150,7 +150,7 @@ def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
     """Yield sentences that say which candidates keep running, and under which rule."""
     for one in found:
         such = f", such as {some(one.examples, 3)}" if one.examples else ""
-        what, verb = count(one.count, "candidate"), "keeps" if one.count == 1 else "keep"
+        what, verb = count(one.count, "candidate"), agreeing("keep", one.count)
         yield f"{what} of {_queue(one.queue)} {verb} running by `{one.law}`: {one.rule}{such}."
 
 
