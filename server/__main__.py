@@ -1,4 +1,4 @@
-"""`python -m server`: the server without the command line. It takes the options of `evenhand serve`."""
+"""`python -m server`: the server without the command line. The options are those of `evenhand serve`."""
 
 import argparse
 import sys

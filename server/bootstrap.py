@@ -86,11 +86,14 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The options of `evenhand serve`. Addresses are HOST:PORT. Port 0 means any free one."""
+    """The options of `evenhand serve`. Addresses are HOST:PORT. Port 0 means any free port."""
 
     listen: str = DEFAULT_LISTEN
     config_file: Path | None = None
-    """The configuration file. It takes precedence over registrations; `config apply` over the file until the file changes."""
+    """The configuration file. The file takes precedence over registrations.
+
+    `config apply` takes precedence over the file until the file changes.
+    """
     metrics: str | None = None
     access: Access = field(default_factory=Access)
     health: str | None = None
@@ -98,22 +101,28 @@ class ServeOptions:
     decision_log: Path | None = None
     """The file of the decision log. New lines continue the chain of an earlier run."""
     trace: Path | None = None
-    """The file of the input trace, which holds everything that the core is given, for a replay."""
+    """The file of the input trace, which has all input of the core, for a replay."""
     state_dir: Path | None = None
-    """The folder where the configuration in force is kept for the next run. Without it, the place is beside the decision log, if any."""
+    """The folder where the configuration in force is kept for the next run.
+
+    Without this folder, the configuration is kept beside the decision log, if there is a log.
+    """
     config_text: str | None = None
-    """The text of the file if the caller has read it, as from a ConfigMap. If it is None, this process reads the file."""
+    """The text of the file if the caller has read it, as from a ConfigMap. If the text is None, this process reads the file."""
     durable: bool = False
     """Whether decisions are sent only after their lines are safe in the decision log."""
     follow: Joining = field(default_factory=Joining)
-    """The cores that this core may follow. It follows one until a manager registers here. Without any, it leads from its start."""
+    """The cores that this core may follow. The core follows one of these cores until a manager registers with it.
+
+    Without cores to follow, this core leads from its start.
+    """
     follower_acknowledges_ms: int = 0
-    """The milliseconds that decisions wait until a follower has them; 0 if they do not wait."""
+    """The milliseconds that decisions wait until a follower has them, or 0 if decisions do not wait."""
     history: str = ""
-    """The file or URL of the history; `off` for none. By default it is a file in ``state_dir``, if that is given."""
+    """The file or URL of the history; `off` for none. By default the history is a file in ``state_dir``, if ``state_dir`` is given."""
     history_settings: Settings = DEFAULT
     assignment: Assignment | None = None
-    """The partitions for which this core decides; without it, for all of them."""
+    """The partitions for which this core decides, or None if it decides for all partitions."""
     moved_from: Path | None = None
     """The saved state of the core that owned some of this core's partitions before."""
     own_process: bool = False
@@ -153,8 +162,8 @@ async def serve(
 
     `ready` is called with the address as HOST:PORT.
 
-    The files of `Access` are read again when one has changed, and when `hangup` is set. Errors in the options, and of addresses
-    that are not available, are passed to `errors`, by default written to the error stream.
+    The files of `Access` are read again when a file has changed, and when `hangup` is set. Errors in the options, and of
+    addresses that are not available, are passed to `errors`. By default, errors are written to the error stream.
     """
     say = errors or _complain
     if not structlog.is_configured():
@@ -207,7 +216,10 @@ async def _serve(endpoint: Endpoint, pump: asyncio.Task[None], stop: asyncio.Eve
 
 
 class _Reasons(NamedTuple):
-    """The functions that return why the configuration is not on disk, and why no decision is sent. Each returns "" without a reason."""
+    """The functions that return why the configuration is not on disk, and why no decision is sent.
+
+    Each function returns "" if there is no reason.
+    """
 
     not_kept: Callable[[], str]
     held: Callable[[], str]
@@ -272,7 +284,7 @@ async def _start(
 
 
 def _follow(endpoint: Endpoint, options: ServeOptions, meters: Metrics) -> None:
-    """Let a core follow another one, if the options say so, and let it measure how its decisions wait for followers."""
+    """Let a core follow another core if the options say so, and add the metrics of decisions that wait for followers."""
     endpoint.follow(options.follow.opened(options.listen))
     meters.add(endpoint.gauges)
 
@@ -280,9 +292,9 @@ def _follow(endpoint: Endpoint, options: ServeOptions, meters: Metrics) -> None:
 async def _remember(
     past: Remembering | None, reads: Reads, name: str, options: ServeOptions, stack: AsyncExitStack
 ) -> None:
-    """Begin to keep the history, if there is a place for it, before the first event; raises BadOptionError.
+    """Start the recording of the history, if the options say so, before the first event. Raise BadOptionError if that is not possible.
 
-    The history need be usable at the start only if it was named.
+    If an option names the history, the history must be usable at the start.
     """
     if past is None:
         return
@@ -300,7 +312,7 @@ def _meters(
     writers: Iterable[Recording | Keeper | NotKept | Remembering],
     clock: Callable[[], int],
 ) -> Metrics:
-    """Return the meters of the core and of what is around it."""
+    """Return the meters of the core, its streams, records, managers and secrets."""
     around = Around(
         sessions.depths,
         lambda: dict(chain.from_iterable(one.health().items() for one in writers)),
@@ -325,7 +337,7 @@ async def _stop_failed(endpoint: Endpoint, _kind: object, error: object, _trace:
 
 
 def _check(options: ServeOptions) -> None:
-    """Check what can be checked before anything begins.
+    """Check the options before anything is started.
 
     Raise BadOptionError if options contradict each other, or if a named file or address cannot be used.
     """
@@ -358,7 +370,7 @@ async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -
 
 
 def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, Begun, Keeper | None]:
-    """Return the core, its beginning, and the keeper of its configuration, if any.
+    """Return the core, the configuration with which it starts, and the keeper of the configuration in force, if there is one.
 
     Raise BadOptionError if a file or folder of the options cannot be used.
     """
@@ -373,7 +385,7 @@ def _core(options: ServeOptions, stack: AsyncExitStack) -> tuple[Core, Begun, Ke
 def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
     """Return the path at which the configuration is kept, or None. Lock the folder of `--state-dir`.
 
-    Raise BadOptionError if the folder cannot be used, or if another process has locked it.
+    Raise BadOptionError if the folder cannot be used, or if another process has locked the folder.
     """
     path = kept_file(options.state_dir, options.decision_log)
     if path is None:
@@ -390,7 +402,7 @@ def _kept_file(options: ServeOptions, stack: AsyncExitStack) -> Path | None:
 
 
 def _check_folder(folder: Path, option: str) -> None:
-    """Raise BadOptionError for a folder in which all users may put files. Only warn if it is a mounted volume."""
+    """Raise BadOptionError for a folder in which all users may put files. Only warn if the folder is a mounted volume."""
     try:
         refused, warned = refused_folder(folder), warned_mount(folder)
     except OSError as error:
@@ -403,7 +415,7 @@ def _check_folder(folder: Path, option: str) -> None:
 
 
 def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> Keeper | None:
-    """Return the keeper of the configuration in force, or None if it has no path. The keeper writes nothing yet."""
+    """Return the keeper of the configuration in force, or None if the options give no path for it. The keeper writes nothing yet."""
     if path is None:
         return None
     scribe = Scribe()
@@ -418,7 +430,7 @@ def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> 
 
 
 def _keep(keeper: Keeper | None, stack: AsyncExitStack) -> None:
-    """Begin to keep the configuration in force, if there is a place for it, after the records are locked and before the first event."""
+    """Start the keeper of the configuration in force, if there is one, after the records are locked and before the first event."""
     if keeper is None:
         return
     keeper.sliced(0, 0, 0)
@@ -432,7 +444,7 @@ def _about(
     findings: Iterable[Callable[[], Iterable[Finding]]],
     reasons: _Reasons,
 ) -> About:
-    """Return the facts about the server. `findings` returns the findings that it adds to those of the doctor."""
+    """Return the facts about the server. `findings` returns the findings of the server, which are added to those of the core."""
     return About(
         importlib.metadata.version("evenhand"),
         started_ms,
@@ -505,7 +517,7 @@ async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) ->
 
 
 async def _end(task: asyncio.Task[None]) -> None:
-    """Cancel a task and wait for its end, so that objects that it refers to, such as the gRPC server, end before the loop."""
+    """Cancel a task and wait for its end, so that objects to which it refers, such as the gRPC server, end before the event loop."""
     task.cancel()
     await asyncio.wait({task})
 
@@ -525,7 +537,7 @@ async def _metrics(
 ) -> None:
     """Open the metrics endpoint, and recompute the gauges regularly where they are exported without a request.
 
-    The exporter is a thread that may hold locks at a fork, so that no copy of this process may then compute metrics.
+    The exporter is a thread that may hold locks at a fork. With an exporter, no copy of this process may compute metrics.
     """
     stack.callback(metrics.close)
     reads = endpoint.reads
@@ -566,7 +578,7 @@ def _reads() -> Reads:
 
 
 def _sweepers(stack: AsyncExitStack, reads: Reads) -> tuple[Garbage, Trimming]:
-    """Return the observers that free memory after calls and slices."""
+    """Return the observers that free memory after calls and after slices of the pump."""
     later = asyncio.get_running_loop().call_later
     garbage, trimming = Garbage(later, reads), Trimming(later)
     stack.callback(garbage.close)

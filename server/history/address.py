@@ -16,7 +16,7 @@ _FORMS: Final = f"name a file, or {POSTGRESQL}://USER@HOST/DATABASE"
 
 
 class HistoryError(Exception):
-    """The error of a history that cannot be used, however long one waits. ``str()`` says what to do."""
+    """The error of a history that cannot be used, however long one waits. The text of the error says what to do."""
 
 
 class LockedError(HistoryError):

@@ -1,4 +1,4 @@
-"""Connections to the database of the history: one that writes, others that only read.
+"""Connections to the database of the history: one connection writes, all others only read.
 
 SQLite writes to a log first (WAL), so that readers do not wait for the writer, and the writer does not wait for readers.
 """
@@ -42,7 +42,8 @@ def engine(place: Address, *, read_only: bool = False) -> Engine:
 
     if read_only:
         return create_engine("sqlite://", creator=connect, poolclass=NullPool)
-    # One connection stays open. Closing the last one copies the log into the file, and forgets the pages that it has read.
+    # One connection stays open. When the last connection closes, SQLite copies the log into the file and drops the
+    # cached pages.
     made = create_engine(
         "sqlite://", creator=connect, poolclass=QueuePool, pool_size=1, max_overflow=0
     )
@@ -52,7 +53,11 @@ def engine(place: Address, *, read_only: bool = False) -> Engine:
 
 
 def _begin(connection: Connection) -> None:
-    """Begin a transaction. The driver would begin none before statements that change the schema, so that a part of them could stay."""
+    """Begin a transaction.
+
+    The driver itself begins no transaction before statements that change the schema, so a failed migration could leave a part of
+    its changes.
+    """
     connection.exec_driver_sql("BEGIN")
 
 
@@ -61,12 +66,14 @@ def _write_ahead(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute(
         "PRAGMA synchronous=FULL"
-    )  # A transaction that was written outlives a loss of power.
+    )  # A transaction that was committed survives a loss of power.
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
 
 
 def upsert(table: Table, dialect: Dialect) -> str:
-    """Return the statement that inserts rows, and replaces existing rows with the same keys. Its parameters have the names of columns.
+    """Return the statement that inserts rows, and replaces existing rows with the same keys.
+
+    The parameters of the statement have the names of columns.
 
     The function returns a text and no statement object of SQLAlchemy, because SQLAlchemy examines each row that it inserts with
     a statement object.

@@ -38,7 +38,7 @@ def claimant_of(record: DecisionRecord) -> str:
 
 
 class Decisions:
-    """The decisions that have not ended, by partition and id. `settle` makes the rows of those that changed."""
+    """The decisions that have not ended, by partition and id. `settle` makes the rows of the decisions that changed."""
 
     def __init__(self, put: Put, next_number: Callable[[], int], pods: Pods) -> None:
         self._put = put
@@ -57,9 +57,9 @@ class Decisions:
         self._victims[place] = list(record.victims)
 
     def decided(self, record: DecisionRecord) -> None:
-        """Take a decision. Its victims follow in `victims`.
+        """Record a decision. A call of `victims` with its victims follows.
 
-        If the decision was planned again, victims of its earlier plan count as stayed.
+        If the decision was planned again, the victims of its earlier plan are recorded as not evicted.
         """
         place = (record.partition, record.decision_id)
         for one in self._victims.get(place, ()):
@@ -75,7 +75,7 @@ class Decisions:
         self._changed.add(place)
 
     def victims(self, partition: str, decision_id: str, victims: Iterable[Any]) -> None:
-        """Take victims of a decision."""
+        """Record victims of a decision."""
         place = (partition, decision_id)
         if place not in self._open:
             return
@@ -89,7 +89,7 @@ class Decisions:
     def moved(  # noqa: PLR0913, PLR0917 - the fields of a row
         self, partition: str, decision_id: str, state: str, at_ms: int, reason: str, key: str
     ) -> None:
-        """Take a change of a decision's state, or, if ``key`` is given, the veto of that victim."""
+        """Record a change of a decision's state, or, if ``key`` is given, the veto of the victim with this key."""
         number = self._next_number()
         row = {"id": number, "partition": partition, "decision_id": decision_id, "at_ms": at_ms}
         self._put(schema.MOVES, number, row | {"state": state, "reason": reason, "pod_key": key})
@@ -106,7 +106,7 @@ class Decisions:
         self._changed.add(place)
 
     def stays(self, partition: str, key: str, decision_id: str) -> None:
-        """Take the withdrawal of an eviction."""
+        """Record the withdrawal of an eviction."""
         place = (partition, decision_id)
         record = self._open.get(place)
         if record is not None:
@@ -115,7 +115,7 @@ class Decisions:
             self._changed.add(place)
 
     def settle(self) -> None:
-        """Make the rows of the decisions that changed, and forget those that have ended."""
+        """Make the rows of the decisions that changed, and forget the decisions that have ended."""
         for place in self._changed:
             record = replace(self._open[place], victims=tuple(self._victims[place]))
             row = {

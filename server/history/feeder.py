@@ -1,7 +1,7 @@
 """The thread that sends the history to its writing process, and watches that process.
 
-The thread empties the queue a few times a second, so that no event has to wake it. Most of what the queue holds is packed already.
-If the pipe is full, the thread waits, and not the core. If the process ends, it is started again. Records that the process had
+The thread empties the queue a few times a second, so that no event has to wake it. Most items of the queue are packed already. If
+the pipe is full, the thread waits, and not the core. If the process ends, it is started again. Records that the process had
 received but not written count as lost.
 """
 
@@ -31,7 +31,7 @@ from server.model.reports import Finding
 PAUSE_S: Final = 0.25
 """The seconds after which the thread checks the queue again."""
 BEAT_MS: Final = 1_000
-"""The milliseconds between two rows `BEAT`. At each of them the process writes its pending rows."""
+"""The milliseconds between two rows `BEAT`. At each such row the process writes its pending rows."""
 RESTART_S: Final = 5.0
 """The seconds before a process that ended is started again."""
 OPEN_S: Final = 5.0
@@ -39,7 +39,10 @@ OPEN_S: Final = 5.0
 PIPE_BYTES: Final = 1 << 20
 """The number of bytes that the pipe to the process should hold."""
 BUFFERS_MAX: Final = 64
-"""The largest number of frames that are sent at once. Each call lets the event loop run, and then has to wait for it."""
+"""The largest number of frames that are sent at once.
+
+Each send releases the interpreter's lock to the event loop, and then has to wait for this lock.
+"""
 END_S: Final = 5.0
 """The seconds that the end of a core waits at most for the history to be written. After that the process continues alone."""
 _MODULE: Final = "server.rpc.history_process"
@@ -68,7 +71,7 @@ class _Item(NamedTuple):
 
 
 class _Packed(NamedTuple):
-    """The bytes of a frame. The first frame of an item has the item."""
+    """The bytes of a frame. The first frame of an item also names the item."""
 
     data: bytes
     item: _Item | None = None
@@ -79,7 +82,7 @@ class _EndedError(Exception):
 
 
 class _NotStartedError(Exception):
-    """The error of a process that the system does not start. Its text says why."""
+    """The error of a process that the system does not start. The text of the error says why."""
 
 
 class Feeder:
@@ -123,12 +126,12 @@ class Feeder:
         self._thread.start()
 
     def wait_opened(self) -> str:
-        """Wait at most `OPEN_S` until the history is open. Return why it can never be used, or "" if it can."""
+        """Wait at most `OPEN_S` until the history is open. Return why the history can never be used, or "" if it can be used."""
         self._opened.wait(OPEN_S)
         return self._status.fatal
 
     def close(self, why: str) -> None:
-        """Send the queued items and the end of the run, and wait at most `END_S` until both are written."""
+        """Send the queued items and the end of the run, and wait at most `END_S` until everything is written."""
         self._stopped = why
         self._wake.set()
         self._thread.join(END_S)
@@ -188,13 +191,16 @@ class Feeder:
             self._wake.wait(RESTART_S)
 
     def _note_refusal(self, why: str) -> None:
-        """Record that the process could not be started. It is tried again later, and the queue keeps what it has room for."""
+        """Record that the process could not be started. The start is tried again later.
+
+        Until the next start, the queue keeps as many items as fit.
+        """
         self._ended = self._queue.why = f"the process that writes it cannot be started: {why}"
         self._opened.set()
         _log.warning("history-process-not-started", why=why)
 
     def _begin(self) -> None:
-        """Start the process and tell it where to write. Raise _NotStartedError if the system refuses to start it."""
+        """Start the process, and send it the place of the history. Raise _NotStartedError if the system refuses to start the process."""
         command = [sys.executable, "-m", _MODULE]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this program
@@ -223,7 +229,7 @@ class Feeder:
         self._packed += waiting
 
     def _feed(self) -> None:
-        """Send queued items until `close` is called, then the end of the run. Raise _EndedError if the process ends."""
+        """Send queued items until `close` is called. Then send the end of the run. Raise _EndedError if the process ends."""
         while True:
             stopping = self._stopped
             self._empty()
@@ -238,10 +244,10 @@ class Feeder:
             self._listen()
 
     def _empty(self) -> None:
-        """Pack all items of the queue, and send what the pipe takes.
+        """Pack all items of the queue, and send as many bytes as the pipe takes.
 
         A packed item takes much less memory than the events and decisions of which it consists. An item is packed as a whole
-        before anything is sent, so that the next process gets all of it if this one ends.
+        before anything is sent. If the process ends, the next process can therefore get the whole item.
         """
         while (taken := self._queue.take()) is not None:
             item: _Item | None = _Item(taken.number, taken.now, taken.records, taken.size)
@@ -257,7 +263,7 @@ class Feeder:
         self._flush()
 
     def _pause(self) -> None:
-        """Wait until the next look at the queue, and send what waits for the pipe meanwhile."""
+        """Wait until the queue is to be checked again. Meanwhile send the frames that wait for the pipe."""
         until = self._now() + 1000 * PAUSE_S
         while not self._flush() and not self._stopped and self._now() < until:
             self._await_pipe()
@@ -271,7 +277,10 @@ class Feeder:
                 self._queue.picture_wanted = True
 
     def _beat(self) -> None:
-        """Pack a beat once in `BEAT_MS`, unless nothing was packed since the last one: a process that hangs gets no heap of them."""
+        """Pack a row `BEAT` once in `BEAT_MS`.
+
+        If the last packed frame has only a row `BEAT`, pack no further row, so that beats do not pile up.
+        """
         now = self._now()
         if now - self._beat_ms >= BEAT_MS:
             self._beat_ms = now
@@ -285,7 +294,7 @@ class Feeder:
         self._packed.append(_Packed(encoded(Frame(0, self._now(), [row]))))
 
     def _flush(self) -> bool:
-        """Send what is packed, as much as the pipe takes. Return whether all is sent. Raise _EndedError if the process ends."""
+        """Send as many packed frames as the pipe takes. Return whether all are sent. Raise _EndedError if the process ends."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -303,7 +312,7 @@ class Feeder:
         return True
 
     def _wrote(self, size: int) -> None:
-        """Drop bytes that were sent. An item of which a part was sent no longer waits."""
+        """Drop bytes that were sent. An item of which a part was sent no longer counts as waiting."""
         while size >= len(self._left):
             size -= len(self._left)
             self._left = memoryview(b"")
@@ -317,7 +326,7 @@ class Feeder:
         self._left = self._left[size:]
 
     def _await_pipe(self) -> None:
-        """Wait until the pipe takes more, and read what the process reports."""
+        """Wait until the pipe takes more bytes, and read the reports of the process."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -326,7 +335,7 @@ class Feeder:
         self._listen()
 
     def _listen(self) -> None:
-        """Read what the process reports."""
+        """Read the reports of the process."""
         assert self._process is not None
         assert self._process.stdout is not None
         with suppress(BlockingIOError):
@@ -384,7 +393,7 @@ class Feeder:
 
 
 def _enlarge(pipe: int) -> None:
-    """Let a pipe hold `PIPE_BYTES`, so that the thread seldom waits for it. Only Linux can do that, within a limit for each user."""
+    """Let a pipe hold `PIPE_BYTES`, so that the thread seldom has to wait. Only Linux can do that, within a limit for each user."""
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

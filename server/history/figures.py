@@ -11,7 +11,7 @@ NINETY_NINTH: Final = 99
 def percentile(ordered: Sequence[int], percent: int) -> int:
     """Return a percentile of sorted values: the smallest value that at least ``percent`` % of them do not exceed.
 
-    Return 0 for no values. Of n values, return the one at rank ``n * percent / 100``, rounded up. The result is always one of
+    Return 0 for no values. Of n values, return the value at rank ``n * percent / 100``, rounded up. The result is always one of
     the values, and never lies between two.
     """
     if not ordered:

@@ -1,8 +1,8 @@
 """The inbox of the writing process: a thread reads the pipe, and the frames wait here until the process applies them.
 
-What the core has sent must not wait in the memory of the core, so the thread reads ahead. While the core sends much, the frames stay
-in the inbox for a while: a core with a burst of work then has no busy process beside it. An hour with bursts needs as much work of
-this process as before, but that work is done between them. The inbox reads no clock: each frame has its instant.
+The thread reads ahead, so that frames do not wait in the memory of the core. While the core sends much, frames stay in the inbox
+for a while. This process therefore does not compete with the core for processors during a burst. The total work of the process
+stays the same, but is done between the bursts. The inbox reads no clock: each frame has its instant.
 """
 
 import threading
@@ -17,15 +17,15 @@ HOLD_MS: Final = 5_000
 BUSY_BYTES: Final = 256 << 10
 """The bytes above `RATE` that a core sends before it counts as busy."""
 LEVEL_MAX: Final = 2 * BUSY_BYTES
-"""The largest excess that is counted. It decides how soon a core counts as idle after a burst."""
+"""The largest excess that is counted. This limit decides how soon a core counts as idle after a burst."""
 RATE: Final = 512
-"""The bytes in a millisecond that a core may send without being busy: some 1,600 pods a second."""
+"""The bytes in a millisecond that a core may send without counting as busy. This is the rate of some 1,600 pods a second."""
 HELD_MAX: Final = 32 << 20
 """The bytes in the inbox at which frames wait no longer, and the thread stops reading."""
 
 
 class Inbox:
-    """The frames that were received and not taken. ``read`` returns so many bytes of the stream, or fewer at its end."""
+    """The frames that were received and not applied yet. ``read(size)`` returns ``size`` bytes of the stream, or fewer at its end."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
         self._read = read
@@ -51,7 +51,7 @@ class Inbox:
             yield frame
 
     def put(self, frame: Frame, size: int) -> None:
-        """Add a frame that took so many bytes. Wait while the inbox is full."""
+        """Add a frame of ``size`` bytes. Wait while the inbox is full."""
         with self._changed:
             self._changed.wait_for(lambda: self._bytes < HELD_MAX)
             passed = max(frame.now - self._now, 0)
@@ -65,7 +65,7 @@ class Inbox:
             self._changed.notify_all()
 
     def is_due(self) -> bool:
-        """Return whether the oldest frame may be taken now, or no more will come."""
+        """Return whether the oldest frame may be taken now, or no more frames will arrive."""
         if self._has_ended:
             return True
         if not self._held:
@@ -74,7 +74,7 @@ class Inbox:
         return not is_busy or self._now - self._held[0][0].now >= HOLD_MS
 
     def end(self) -> None:
-        """Let all frames be taken, because no more arrive."""
+        """Release all frames that wait, because no more frames arrive."""
         with self._changed:
             self._has_ended = True
             self._changed.notify_all()

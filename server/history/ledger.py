@@ -1,4 +1,4 @@
-"""The ledger: the state of the writing process. It turns rows of events and decisions into rows of tables.
+"""The ledger: the state of the writing process. The ledger turns rows of events and decisions into rows of tables.
 
 The ledger writes nothing itself. `pending` has the whole rows that are to be written, by table and key. If a row changes several
 times before it is written, it is written once. The ledger reads no clock, so that equal rows in equal order give equal pending
@@ -30,7 +30,7 @@ Pending = dict[Table, dict[object, dict[str, Any]]]
 Tags = tuple[bytes, ...]
 
 COUNTER_BITS: Final = 40
-"""The bits of an identifier below the number of its run."""
+"""The number of low bits of an identifier that hold the counter. The bits above hold the number of the run."""
 
 _FAILED: Final = "SCHEDULING_FAILED_ON_RM"
 _ORDERS: Final[Mapping[str, str]] = {
@@ -38,7 +38,7 @@ _ORDERS: Final[Mapping[str, str]] = {
     "PLACEHOLDER_REPLACED": "replaced",
     "TIMEOUT": "timeout",
 }
-"""How an allocation ends if the core orders its release, by the termination of that order.
+"""The recorded end of an allocation that the core orders to be released, by the termination type of that order.
 
 The pod runs until the shim confirms its end.
 """
@@ -64,7 +64,7 @@ class Ledger:
         self._gone: dict[tuple[str, str], int] | None = None
         """While a picture is awaited: the number of the item with which a pod or application ended, by partition and name."""
         self._placements: dict[tuple[str, str], tuple[str, str, int]] = {}
-        """While a picture is awaited: the node, queue and instant of each placement of a pod that the ledger does not know."""
+        """While a picture is awaited: the node, queue and instant of each placement of a pod that is not in the ledger."""
         self._item = 0
         self._now = 0
 
@@ -99,7 +99,7 @@ class Ledger:
         return sum(map(len, self.pending.values())) + len(self._altered)
 
     def settle(self) -> None:
-        """Make the rows that are made only just before writing: those of pods, long waits, and decisions."""
+        """Make the rows of pods, long waits, and decisions, which are made only just before writing."""
         for number, pod in self._altered.items():
             self.put(schema.PODS, number, pod.row())
         self._altered.clear()

@@ -1,4 +1,4 @@
-"""The pods that live now, as the writing process knows them: waiting asks and running allocations."""
+"""The pods that have not ended, according to the writing process: waiting asks and running allocations."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, Final
 NOT_TRIED: Final = "not-tried"
 """The reason of an ask for which the core has reported no reason yet."""
 BRIEF_MS: Final = 1_000
-"""The shortest length, in milliseconds, at which the first interval of a wait, without a reported reason, is kept."""
+"""The milliseconds that the first interval of a wait, in which no reason was reported yet, must last to be kept."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,9 +25,9 @@ class Wait:
 class Pod:
     """An ask from its arrival to its end. Once it has a node, it is an allocation.
 
-    ``is_brought`` says that the pod ran already when the history learned of it. ``order`` is the core's order to end the pod: how,
-    why, and by which decision. ``touched`` is the number of the latest item in which the pod arrived, was placed, or got another
-    reason for waiting.
+    ``is_brought`` says that the pod already ran when the history first recorded the pod. ``order`` is the core's order to end the
+    pod: how, why, and by which decision. ``touched`` is the number of the latest item in which the pod arrived, was placed, or
+    got another reason for waiting.
     """
 
     number: int

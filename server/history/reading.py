@@ -26,7 +26,7 @@ Sees = Callable[[str], bool]
 
 
 class Period(NamedTuple):
-    """The period of an answer. The history has it up to ``written_to_ms``, except for the ``gaps``."""
+    """The period of an answer. The history is complete up to ``written_to_ms``, except for the ``gaps``."""
 
     since_ms: int
     until_ms: int
@@ -45,14 +45,14 @@ class Point(NamedTuple):
 
 @dataclass(slots=True)
 class Waits:
-    """The waits of the pods that arrived in a period. ``placed_ms`` has the sorted waiting times of those that were placed."""
+    """The waits of the pods that arrived in a period. ``placed_ms`` has the sorted waiting times of the pods that were placed."""
 
     queue: str
     placed_ms: list[int] = field(default_factory=list)
     waiting_ms: list[int] = field(default_factory=list)
     withdrawn: int = 0
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By reason, the number of pods that waited for it, and their waiting time in sum (milliseconds)."""
+    """For each reason, the number of pods that waited for this reason, and the sum of their waiting times in milliseconds."""
 
     @property
     def percentiles(self) -> tuple[int, int, int, int]:
@@ -63,7 +63,7 @@ class Waits:
 
 
 def period(connection: Connection, since_ms: int, until_ms: int) -> Period:
-    """Return the period of an answer, with at most `GAPS_MAX` gaps, the latest ones."""
+    """Return the period of an answer, with the latest `GAPS_MAX` gaps at most."""
     runs, gaps = schema.RUNS, schema.GAPS
     written = connection.execute(select(func.coalesce(func.max(runs.c.seen_ms), 0))).scalar_one()
     inside = (gaps.c.to_ms >= since_ms) & (gaps.c.from_ms <= until_ms)
@@ -152,7 +152,7 @@ def waits(
 ) -> tuple[list[Waits], int]:
     """Return, by queue, the waits of the pods that arrived in the period, and how many of the oldest pods were left out.
 
-    Pods that ran already when the history learned of them do not count, because their waiting times are not known.
+    Pods that already ran when the history first recorded them do not count, because their waiting times are not known.
     """
     pods = schema.PODS
     own = (pods.c.partition == partition) & within(pods.c.asked_ms, when) & (pods.c.brought == 0)
@@ -221,7 +221,7 @@ def _add_reasons(
 def pods_of(
     connection: Connection, partition: str, name: str, sees: Sees
 ) -> list[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
-    """Return the rows of the asks with this name or key, the latest first, each with the rows of its waits."""
+    """Return the rows of the asks with this name or key, the latest ask first. Each ask comes with the rows of its waits."""
     table = schema.PODS
     named = or_(table.c.name == name, table.c.pod_key == name)
     if "/" not in name:

@@ -119,7 +119,10 @@ class ListingKey(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A decision of the history, with the names of its pods by key. ``record`` is None if a later version wrote it."""
+    """A decision of the history, with the names of its pods by key.
+
+    ``record`` is None if a later version of the program wrote the record.
+    """
 
     place: ListingKey
     record: DecisionRecord | None
@@ -155,7 +158,10 @@ def decisions(connection: Connection, which: Which, size: int) -> Iterator[Kept]
 
 
 def _beyond(key: Sequence[Column[Any]], after: ListingKey, *, back: bool) -> ColumnElement[bool]:
-    """Return the SQL condition that a row comes after a place. Its first part lets the database use the index of instants."""
+    """Return the SQL condition that a row comes after a place.
+
+    The first part of the condition lets the database use the index of instants.
+    """
     if back:
         return (key[0] <= after.at_ms) & (tuple_(*key) < tuple_(*after))
     return (key[0] >= after.at_ms) & (tuple_(*key) > tuple_(*after))
@@ -164,7 +170,7 @@ def _beyond(key: Sequence[Column[Any]], after: ListingKey, *, back: bool) -> Col
 def decision(
     connection: Connection, decision_id: str
 ) -> tuple[DecisionRecord, Mapping[str, str]] | None:
-    """Return a decision with the names of its pods by key. Return None if the history does not have it."""
+    """Return a decision with the names of its pods by key. Return None if the history does not have the decision."""
     table = schema.DECISIONS
     row = (
         connection.execute(select(table).where(table.c.decision_id == decision_id))
@@ -178,11 +184,11 @@ def _decision(row: Any) -> tuple[DecisionRecord, Mapping[str, str]] | None:  # n
     try:
         return record_of(row["record"]), json.loads(row["names"])
     except BadFormError:
-        return None  # A later version wrote it.
+        return None  # A later version of the program wrote this record.
 
 
 def _made(table: Table, when: Period, partition: str, policy: str) -> ColumnElement[bool]:
-    """Return the SQL condition that a decision was made in the period. An empty partition or policy does not restrict it."""
+    """Return the SQL condition that a decision was made in the period. An empty partition or policy does not restrict the decisions."""
     own = within(table.c.at_ms, when)
     if partition:
         own &= table.c.partition == partition

@@ -1,4 +1,4 @@
-"""The rows that the thread of the history sends to the writing process: plain tuples, quick to make and to send.
+"""The rows that the thread of the history sends to the writing process: plain tuples, which are quick to make and to send.
 
 The first field of a row is its kind (`Row`). Events and decisions that the history does not keep have no row. A run that was packed
 (`rows_fast`) is sent as one row.
@@ -74,7 +74,7 @@ class Row(StrEnum):
 
 
 class Frame(NamedTuple):
-    """Rows of one instant. ``number`` is the number of the item from which they were made."""
+    """Rows of one instant. ``number`` is the number of the item from which the rows were made."""
 
     number: int
     now: int
@@ -88,7 +88,7 @@ def encoded(frame: Frame) -> bytes:
 
 
 def frames(read: Callable[[int], bytes]) -> Iterator[tuple[Frame, int]]:
-    """Yield the frames of a stream until it ends, and the number of bytes of each. A frame that is cut off at the end is left out."""
+    """Yield the frames of a stream until the stream ends, each with its number of bytes. A frame that is cut off at the end is left out."""
     while len(head := read(4)) == 4:  # noqa: PLR2004 - the bytes of a length
         length = int.from_bytes(head, "big")
         content = read(length)

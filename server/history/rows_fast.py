@@ -1,8 +1,8 @@
 """The packing of frequent events and decisions, in fewer steps than in `rows`: a run of one kind becomes columns of MessagePack.
 
-A *run* is a list of events or decisions of one kind that follow each other. Compiled code packs it in about half a microsecond for
-each pod. The event loop can therefore pack at once, and no object is kept for the history. `unpacked` returns the fields of the
-rows that `rows` makes of the same run.
+A *run* is a list of events or decisions of one kind that follow each other. Compiled code packs a run in about half a microsecond
+for each pod. The event loop can therefore pack at once, and no object is kept for the history. `unpacked` returns the fields of
+the rows that `rows` makes of the same run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ Facts = tuple[Any, ...]
 
 
 class Run(NamedTuple):
-    """Packed events or decisions of one kind. ``kind`` is the name of their class."""
+    """Packed events or decisions of one kind. ``kind`` is the name of the class of these events or decisions."""
 
     kind: str
     size: int
@@ -55,7 +55,7 @@ def unpacked(run: Run) -> Iterator[Facts]:
 
 
 def count(values: Iterable[object]) -> int:
-    """Return the number of events and decisions among values, those in runs included."""
+    """Return the number of events and decisions among values, including those in runs."""
     return sum(one.size if type(one) is Run else 1 for one in values)
 
 
@@ -115,7 +115,7 @@ def _templates(specs: Sequence[AskSpec]) -> tuple[list[Any], list[int]]:
 
 
 def _fields(kind: Any, *names: str) -> Callable[[list[Any]], object]:  # noqa: ANN401 - a NamedTuple
-    """Return the function that takes these fields out of each value of a run."""
+    """Return a function that reads these fields from each value of a run."""
     take = itemgetter(*map(kind._fields.index, names))
     return lambda run: [*map(take, run)]
 

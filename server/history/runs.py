@@ -17,7 +17,7 @@ _OPEN = tuple(one.value for one in DecisionState if one.is_open)
 
 
 def latest(connection: Connection) -> Before | None:
-    """Return the end of the latest run, None if there was none."""
+    """Return the end of the latest run, or None if there was no run."""
     table = schema.RUNS
     row = connection.execute(select(table).order_by(table.c.id.desc()).limit(1)).mappings().first()
     return None if row is None else Before(row["seen_ms"], row["ended_ms"] is not None)
@@ -26,7 +26,7 @@ def latest(connection: Connection) -> Before | None:
 def begin(connection: Connection, now: int, version: str) -> int:
     """Add a run that begins at ``now``, and return its number.
 
-    End the open series of usage of the previous run at the instant at which that run ended.
+    End the open series of usage of the previous run at the instant at which the previous run ended.
     """
     before = latest(connection)
     table = schema.USAGE
@@ -73,7 +73,7 @@ def load(connection: Connection, ledger: Ledger) -> None:
         try:
             ledger.decisions.adopt(record_of(row["record"]), json.loads(row["names"]))
         except BadFormError:
-            continue  # Another version wrote it. Its row stays as it is.
+            continue  # Another version of the program wrote this decision. Its row stays as it is.
     _load_term(connection, ledger)
     table = schema.CONFIGURATIONS
     last = connection.execute(select(table).order_by(table.c.id.desc()).limit(1)).mappings().first()

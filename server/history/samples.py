@@ -1,4 +1,7 @@
-"""Samples (the usage of queues) and pictures (lists of pods). A copy of the core writes them, the writing process reads them."""
+"""Samples (the usage of queues) and pictures (lists of pods).
+
+A copy of the core writes samples and pictures, and the writing process reads them.
+"""
 
 from typing import Any, Final, NamedTuple
 
@@ -35,7 +38,7 @@ class Pod(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """All pods of a partition except foreign ones. ``number`` is that of the last item queued before it."""
+    """All pods of a partition except foreign pods. ``number`` is the number of the last item that was queued before the picture."""
 
     partition: str
     number: int

@@ -1,4 +1,4 @@
-"""The samples of a core for the history. They are made in a copy of the core's process, so that no decision waits for them."""
+"""The samples of a core for the history. Samples are made in a copy of the core's process, so that no decision waits for a sample."""
 
 import pickle
 from collections.abc import Iterator

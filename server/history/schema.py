@@ -14,7 +14,10 @@ REVISION: Final = "0002"
 METADATA: Final = MetaData()
 
 FIXED: Final = "fixed"
-"""The key of a table's `info` that names the columns whose values never change. Replacing a row leaves them, and their indexes, alone."""
+"""The key of a table's `info` that names the columns whose values never change.
+
+Replacing a row does not write these columns and their indexes.
+"""
 
 
 def _number(name: str, *, key: bool = False, optional: bool = False) -> Column[int]:
@@ -96,7 +99,7 @@ PODS: Final = Table(
 )
 """The pods: each row describes an ask from its arrival to its end. ``resources`` is a JSON object.
 
-``brought`` is 1 for a pod that ran already when the history learned of it, so that its waiting time is not known.
+``brought`` is 1 for a pod that already ran when the history first recorded the pod. The waiting time of such a pod is not known.
 """
 
 WAITS: Final = Table(
@@ -136,7 +139,7 @@ USAGE: Final = Table(
     Index("usage_series", "partition", "queue", "from_ms"),
     Index("usage_step", "step_ms", "to_ms"),
 )
-"""The usage of queues by resource type; see `spans`. The type "" counts pods: running ones as usage, waiting ones as waiting."""
+"""The usage of queues by resource type; see `spans`. The type "" counts pods: running pods as usage, waiting pods as waiting."""
 
 DECISIONS: Final = Table(
     "decisions",
@@ -214,4 +217,4 @@ GAPS: Final = Table(
     _text("why"),
     Index("gaps_to", "to_ms"),
 )
-"""The intervals in which records were lost: how many, and why."""
+"""The intervals in which records were lost, with the number of lost records and the reason."""

@@ -14,9 +14,9 @@ Put = Callable[[Table, object, dict[str, Any]], None]
 SeriesKey = tuple[str, str, str]
 
 LATE: Final = 3
-"""A sample is late if it comes later than this many sampling intervals after the one before.
+"""A sample is late if it comes more than this many sampling intervals after the previous sample.
 
-The values before a late sample then count for one interval only.
+The values before a late sample count for one sampling interval only.
 """
 
 
@@ -57,7 +57,7 @@ class Series:
         self._seen: dict[str, int] = {}
 
     def sample(self, data: bytes) -> None:
-        """Take the samples of all partitions, encoded."""
+        """Record the encoded samples of all partitions."""
         found = [Sample(*each) for each in pickle.loads(data)]  # noqa: S301 - from the core
         for one in found:
             self._take(one)
@@ -68,7 +68,7 @@ class Series:
     def close(self, now: int) -> None:
         """Close all open spans, because the core ends.
 
-        If the end is late, as a sample may be (`LATE`), close them one sampling interval after their last sample.
+        If the end is late, as a sample may be (`LATE`), close the spans one sampling interval after their last sample.
         """
         for series in list(self._open):
             seen = self._seen[series[0]]

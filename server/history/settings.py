@@ -17,8 +17,8 @@ class Settings(NamedTuple):
 
     ``size_max`` is the size of a file of SQLite, in bytes, above which the oldest rows are deleted early. 0 means no limit.
 
-    Usage that is older than ``minutes_after_ms`` has steps of one minute. If it is older than ``ten_minutes_after_ms``, the
-    steps are ten minutes long.
+    Usage that is older than ``minutes_after_ms`` has steps of one minute. Usage that is older than ``ten_minutes_after_ms`` has
+    steps of ten minutes.
     """
 
     retention_ms: int = 90 * DAY_MS
@@ -46,8 +46,8 @@ class Beginning(NamedTuple):
 class Status(NamedTuple):
     """The report of the writing process, a line of JSON: the number of the latest item that is written, and why it cannot write.
 
-    ``fatal`` says why the history cannot be used at all. The process then ends. ``idle`` says that another core may write now. ``cut`` says which
-    rows were deleted early, because of the size limit.
+    ``fatal`` says why the history cannot be used at all. With a ``fatal`` reason, the process ends. ``idle`` says that another
+    core may write now. ``cut`` says which rows were deleted early, because of the size limit.
     """
 
     written: int = 0

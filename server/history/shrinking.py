@@ -1,9 +1,9 @@
-"""The size limit of a history in SQLite: what is deleted before its time when the file becomes too large.
+"""The size limit of a history in SQLite: if the file becomes too large, old rows are deleted early.
 
 First, usage is summed up by the minute, then by ten minutes. Then the oldest rows of usage, waits, changes of decisions, and pods
-are deleted. When none of these are left, decisions with their victims and fail-overs are deleted. Configurations and the last hour
-stay. Free pages are used again, so that the file grows no further. A PostgreSQL database has no limit here, because a deleted
-row does not make it smaller at once.
+are deleted. When no such rows are left, decisions and their victims are deleted, and fail-overs as well. Configurations and the
+last hour stay. Free pages are used again, so that the file grows no further. A PostgreSQL database has no such limit, because
+deleting rows does not make such a database smaller at once.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
 """Spans: intervals of a queue's usage in one resource type, and their downsampling, exact in whole numbers.
 
-A span holds the integral of each measure over the time that it covers. Merging adds integrals and never averages. Thus the sums and
-averages over any number of merged spans equal those of the samples. The database stores an integral as the average and the rest of
-the division, because bytes times milliseconds do not fit into 64 bits.
+A span holds the integral of each measure over the time that it covers. Merging adds integrals and never averages. The sums and
+averages over any number of merged spans therefore equal those of the samples. The database stores an integral as the average and
+the remainder of the division, because bytes times milliseconds do not fit into 64 bits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ Values = tuple[int, ...]
 
 
 class Span(NamedTuple):
-    """An interval from ``from_ms`` up to, but without, ``to_ms``. Samples cover ``covered_ms`` of it.
+    """The half-open interval from ``from_ms`` to ``to_ms``, in milliseconds. Samples cover ``covered_ms`` of the interval.
 
     ``sums`` has the integral of each measure, in units times milliseconds. ``peaks`` has the largest usage and the largest waiting
     amount.
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 
 def constant(from_ms: int, to_ms: int, values: Values) -> Span:
-    """Return a span in which no measure changes. The first of ``values`` is the usage, and the last one the waiting amount."""
+    """Return a span in which no measure changes. The first of ``values`` is the usage, and the last of them is the waiting amount."""
     length = to_ms - from_ms
     return Span(
         from_ms, to_ms, length, tuple(one * length for one in values), (values[0], values[-1])
@@ -35,7 +35,7 @@ def constant(from_ms: int, to_ms: int, values: Values) -> Span:
 
 
 def level(span: Span) -> Values | None:
-    """Return the values of a span if no measure changes in it and samples cover all of it. Else return None."""
+    """Return the values of a span if no measure changes in it and samples cover all of it. Otherwise return None."""
     length = span.to_ms - span.from_ms
     if span.covered_ms != length or any(one % length for one in span.sums):
         return None
@@ -73,9 +73,9 @@ def joined(spans: Sequence[Span]) -> Span:
 
 
 def downsample(spans: Iterable[Span], step_ms: int) -> list[Span]:
-    """Return spans that are exact to one step: spans of the same step with different values are joined into one.
+    """Return fewer spans: spans with different values that lie in the same step are joined into one span.
 
-    Neighbouring spans with equal values become one span, however long. The spans must be those of one series, in order.
+    Neighbouring spans with equal values become one span, however long. The given spans must be of one series, and in order.
     """
     found: list[Span] = []
     for step in _steps(spans, step_ms):
@@ -89,7 +89,7 @@ def downsample(spans: Iterable[Span], step_ms: int) -> list[Span]:
 def _steps(spans: Iterable[Span], step_ms: int) -> Iterator[list[Span]]:
     """Yield the spans of each step. A span in which no measure changes is split at steps' ends.
 
-    Any other span must be within one step.
+    A span in which a measure changes must be within one step.
     """
     step: list[Span] = []
     number = 0
@@ -131,7 +131,7 @@ def _merged(spans: Sequence[Span]) -> list[Span]:
 
 
 def quotients(span: Span) -> tuple[Values, Values]:
-    """Return the average of each measure, rounded down, and the rest of each integral."""
+    """Return the average of each measure, rounded down, and the remainder of each integral."""
     pairs = [divmod(one, span.covered_ms) for one in span.sums]
     return tuple(one for one, _ in pairs), tuple(rest for _, rest in pairs)
 

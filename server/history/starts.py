@@ -21,7 +21,7 @@ FOLLOWS = "follows"
 
 
 class Before(NamedTuple):
-    """The end of the run before: the instant up to which everything was written, and whether the run ended in order."""
+    """The end of the previous run: the instant up to which everything was written, and whether the run ended in order."""
 
     seen_ms: int
     in_order: bool
@@ -52,7 +52,7 @@ class Starts:
         self._term = term
 
     def after(self, before: Before | None) -> None:
-        """Record the end of the run before, if that run did not: its core was killed, and its term has ended."""
+        """Record the end of the term that the previous run left open. If that run did not end in order, also record that it was killed."""
         if before is None:
             return
         core = self.leader or self.core
@@ -70,7 +70,7 @@ class Starts:
         self._term = self._add(now, LEADS, "", "it decides", _away(now, before))
 
     def follows(self, now: int, leader: str) -> None:
-        """Record that the core follows another one from now on."""
+        """Record that the core follows another core from now on."""
         self._end_term(now)
         self._add(now, FOLLOWS, "", f"it follows {leader}", {})
 
@@ -84,7 +84,7 @@ class Starts:
         self._epochs[rm_id] = epoch
 
     def registered(self, rm_id: str, now: int, message: str) -> None:
-        """Record a registration, with the numbers of pods that the manager had until then, as far as the history knows."""
+        """Record a registration, with the numbers of pods that the manager had before, according to the history."""
         running, asks = self._before[rm_id] = self._pods.counts(rm_id)
         facts = {"allocations_before": running, "asks_before": asks}
         epoch = self._epochs.pop(rm_id, 0)
@@ -97,7 +97,7 @@ class Starts:
         self._awaited = self._add(now, SYNCED, rm_id, message, facts)
 
     def compared(self, gone: int, added: int) -> None:
-        """Add the result of a comparison with a picture to the latest sync."""
+        """Add to the row of the latest sync the differences between a picture and the pods that the history had."""
         if self._awaited is None:
             return
         facts = json.loads(self._awaited["facts"])
@@ -107,7 +107,7 @@ class Starts:
         self._change(self._awaited, facts | {"allocations_after": running, "asks_after": asks})
 
     def settled(self) -> None:
-        """End the comparisons of the latest sync: later ones are not added to it."""
+        """End the comparisons of the latest sync. Later comparisons are not added to this sync."""
         self._awaited = None
 
     def _end_term(self, now: int) -> None:
@@ -130,6 +130,9 @@ class Starts:
 
 
 def _away(now: int, before: Before | None) -> dict[str, int]:
-    """Return, as a fact, the milliseconds since the end of the run before. Return no fact if there was no run or no pause."""
+    """Return the milliseconds since the end of the previous run, as an entry for the column `facts`.
+
+    Return no entry if there was no previous run, or no pause after it.
+    """
     away = 0 if before is None else max(now - before.seen_ms, 0)
     return {"away_ms": away} if away else {}

@@ -22,7 +22,7 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 class Store:
-    """The database of the history. `open` locks it against other writers and brings its schema up to date."""
+    """The database of the history. `open` locks the database against other writers and brings its schema up to date."""
 
     def __init__(self, place: Address) -> None:
         self._place = place
@@ -34,7 +34,7 @@ class Store:
     def open(self) -> None:
         """Lock the history and migrate its schema.
 
-        Raise HistoryError if it cannot be used, and OperationalError if it cannot be reached at the moment.
+        Raise HistoryError if the history cannot be used, and OperationalError if the database cannot be reached at the moment.
         """
         if self._place.file is not None and self._lock is None:
             try:
@@ -63,7 +63,7 @@ class Store:
             self._lock = None
 
     def write(self, pending: Mapping[Table, Mapping[object, dict[str, Any]]]) -> None:
-        """Write whole rows in one transaction, and replace those that exist. Raise SQLAlchemyError if that fails."""
+        """Write whole rows in one transaction, and replace existing rows with the same keys. Raise SQLAlchemyError if the write fails."""
         with self.engine.begin() as connection:
             for table, rows in pending.items():
                 if rows:

@@ -1,4 +1,6 @@
-"""The tap, which the pump calls in place of the core. It passes every call on, and queues the events and decisions for the history.
+"""The tap, which the pump calls in place of the core.
+
+The tap passes every call on to the core, and queues the events and decisions for the history.
 
 Frequent events and decisions are packed at once (`rows_fast`), so that the queue holds bytes in place of objects. Queueing is an
 append to a bounded queue. When the queue is full, the core does not wait: records are dropped and counted.
@@ -20,7 +22,7 @@ SLOW_WHY: Final = "the history could not keep up"
 OBJECTS_MAX: Final = 200_000
 """The largest number of events and decisions that wait for the thread of the history."""
 OBJECT_BYTES: Final = 256
-"""The bytes of an encoded sample or picture that count like one event. With a large cluster, such an item has megabytes."""
+"""The bytes of an encoded sample or picture that count like one event. With a large cluster, a sample or picture has megabytes."""
 
 
 class Kind(StrEnum):
@@ -45,7 +47,7 @@ _ENCODED: Final = frozenset({Kind.SAMPLE, Kind.PICTURE})
 
 
 class Item(NamedTuple):
-    """The values that the history is given at one instant, some of them packed. Items are numbered in order."""
+    """The values that were queued for the history at one instant. Some of the values may be packed. Items are numbered in order."""
 
     number: int
     kind: Kind
@@ -59,7 +61,7 @@ class Item(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of values, those in runs included."""
+        """The number of values, including those in runs."""
         return rows_fast.count(self.values)
 
 
@@ -96,11 +98,11 @@ class Queue:
         """The number of intervals in which records were dropped since the start."""
         self.is_closed = False
         self.resets = 0
-        """How often the history may have missed the configuration in force."""
+        """The number of times that the history may have missed the configuration in force."""
         self.why = SLOW_WHY
-        """The reason that is recorded with a gap. The thread of the history sets it to the present reason."""
+        """The reason that is recorded with a gap. The thread of the history keeps this reason up to date."""
         self.picture_wanted = True
-        """Whether the history has to be given a picture of all pods, because it may have missed some change."""
+        """Whether the history needs a picture of all pods, because it may have missed some change."""
 
     def close(self) -> None:
         """Drop everything from now on, because the history cannot be used."""
@@ -129,14 +131,17 @@ class Queue:
         self._append(kind, now, values)
 
     def take(self) -> Item | None:
-        """Remove and return the oldest item. Return None if there is none. Its size counts as waiting until `sent`."""
+        """Remove and return the oldest item. Return None if the queue is empty.
+
+        The size of the item counts as waiting until `sent` is called.
+        """
         try:
             return self._items.popleft()
         except IndexError:
             return None
 
     def sent(self, size: int) -> None:
-        """Note that a taken item of this size no longer waits."""
+        """Record that a taken item of this size no longer waits."""
         self._taken += size
 
     def reset(self) -> None:
@@ -158,7 +163,7 @@ class Queue:
 
 
 def _size(kind: Kind, values: Sequence[object], records: int) -> int:
-    """Return the size of an item: the number of its records, or for encoded values that of events with as many bytes."""
+    """Return the size of an item: the number of its records. For encoded values, return the number of events that take as many bytes."""
     if kind not in _ENCODED:
         return records
     return sum(1 + len(one) // OBJECT_BYTES for one in values if isinstance(one, bytes))
@@ -174,10 +179,10 @@ class Tap:
         self._noted: tuple[Revision, int] | None = None
         self.next_due = decider.next_due
         self.deciding = False
-        """Whether the decider is at work. After an exception of the decider this stays True."""
+        """Whether a call of the decider is running. If the decider raises an exception, the value stays True."""
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
-        """Take events as the decider does. Queue the events and the replies to them."""
+        """Take events as the decider does. Queue the events, and the replies to the events."""
         if events:
             if type(events[0]) is LeadershipTaken:
                 self._queue.reset()  # The state came from the previous leader, not through this tap.
@@ -191,7 +196,7 @@ class Tap:
         return replies
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
-        """Take an event in parts as the decider does. Queue the event and the replies to it."""
+        """Take an event in parts as the decider does. Queue the event, and the replies to the event."""
         self._queue.put(Kind.EVENTS, now, [event])
         self.deciding = True
         replies = yield from self._decider.take_in_parts(event, now)

@@ -1,6 +1,6 @@
 """The upkeep of the history: old usage is downsampled, and rows that are older than the retention are deleted.
 
-Each call does a bounded part, so that the writing process is soon free to write.
+Each call does a bounded part of the work, so that the writing process is soon free to write.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +56,10 @@ def forget(connection: Connection, table: Table, column: Column[Any], before: in
 
 
 def thin(connection: Connection, before: int, step_ms: int, next_number: Callable[[], int]) -> int:
-    """Replace usage that ended by ``before`` and has a smaller step with usage of this step. Return how many rows were replaced."""
+    """Downsample usage to this step: replace the rows that ended by ``before`` and have a smaller step.
+
+    Return how many rows were replaced.
+    """
     table = schema.USAGE
     fine = (table.c.step_ms < step_ms) & (table.c.to_ms <= before)
     series = (table.c.partition, table.c.queue, table.c.resource_type)

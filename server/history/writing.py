@@ -1,8 +1,11 @@
-"""The writing process. It takes the core's frames from its inbox, updates the ledger, and writes to the database about once a second.
+"""The writing process.
 
-The process reads no clock: each frame has its instant. When a write fails, its rows stay pending until the next try. While too many
-rows are pending, the process takes no frames. Its inbox then fills up, and after it the core's queue, which drops and counts
-records. If the stream ends without the row of an orderly end, the core was killed. The process then still writes all that it was given.
+The process takes the core's frames from its inbox, updates the ledger, and writes to the database about once a second.
+
+The process reads no clock: each frame has its instant. When a write fails, its rows stay pending until the next try. While too
+many rows are pending, the process takes no frames. First the inbox of the process fills up, and then the queue of the core. The
+full queue drops records and counts them. If the stream ends without the row of an orderly end, the core was killed. The process
+still writes everything that it received from a killed core.
 """
 
 import json
@@ -29,7 +32,7 @@ PENDING_MAX: Final = 100_000
 RETRY_S: Final = 1.0
 """The seconds between two attempts to write, while no frame is read."""
 LAST_TRIES: Final = 5
-"""How many times the process tries to write when the core has ended."""
+"""The number of times that the process tries to write when the core has ended."""
 
 WHY_MAX: Final = 300
 """The largest number of characters of a reason in a report."""
@@ -51,7 +54,7 @@ class Writer:
         self._cut = ""
         self._kept_up_ms = self._written_ms = 0
         self._owed: list[Pending] = []
-        """The gaps in place of the rows that were lost when this core began to follow. They are not written yet."""
+        """The gaps in place of the rows that were lost when this core began to follow. These gaps are not written yet."""
         self._item = 0
         self.written = 0
         self.failing = ""
@@ -77,7 +80,7 @@ class Writer:
         """Open the database and begin a run. ``is_start`` says that the core started, and not only this process.
 
         Raise HistoryError if the history can never be used. The reason of any other failure is in ``failing``. If this core
-        shares its history, one such reason is that another core writes.
+        shares its history, a possible reason is that another core writes.
         """
         try:
             self._store.open()
@@ -106,7 +109,7 @@ class Writer:
             starts.leads(now, None if is_start else before)
 
     def rest(self, now: int, why: str) -> None:
-        """Let another core write: write the pending rows, end the run, and close the database. Do nothing if it is closed."""
+        """Let another core write: write the pending rows, end the run, and close the database. Do nothing if the database is closed."""
         if self._ledger is not None:
             self._write_end(now, why)
             self._give_up(self._ledger, now)
@@ -114,7 +117,7 @@ class Writer:
         self._ledger, self._is_idle = None, True
 
     def _give_up(self, ledger: Ledger, now: int) -> None:
-        """Keep a gap in place of rows that could not be written. Another core writes now, and may change the same rows."""
+        """Drop the rows that could not be written, and keep a gap in their place. Another core writes now, and may change the same rows."""
         count = sum(map(len, ledger.pending.values()))
         if not count:
             return
@@ -125,7 +128,7 @@ class Writer:
         ledger.pending = {}
 
     def pay(self) -> None:
-        """Write the gaps that this core kept. If that fails, they stay for the next time. Another core may write meanwhile."""
+        """Write the gaps that this core kept, even while another core writes. If that fails, keep the gaps for the next attempt."""
         try:
             while self._owed:
                 self._store.write(self._owed[0])
@@ -135,7 +138,7 @@ class Writer:
             self.failing = _why(error)
 
     def skip(self, frame: Frame) -> None:
-        """Take a frame that is of no use, because another core writes the history."""
+        """Drop a frame, because another core writes the history."""
         self.written = self._item = max(self._item, frame.number)
 
     def apply(self, frame: Frame) -> None:
@@ -145,7 +148,7 @@ class Writer:
         self._item = max(self._item, frame.number)
 
     def write(self, now: int) -> None:
-        """Write the pending rows. If that fails, they stay pending."""
+        """Write the pending rows. If the write fails, the rows stay pending."""
         ledger = self._ledger
         assert ledger is not None
         ledger.settle()
@@ -272,7 +275,7 @@ def _serve(
 
 
 def _take(writer: Writer, frame: Frame, about: Beginning, report: Callable[[Status], None]) -> None:
-    """Take a frame. A core that shares its history opens it when it begins to lead, and closes it when it follows."""
+    """Take a frame. A core that shares its history opens the database when the core begins to lead, and closes it when the core follows."""
     kind, now = frame.rows[0][0], frame.now
     if kind == Row.BEAT:
         if writer.is_open:
@@ -293,7 +296,7 @@ def _take(writer: Writer, frame: Frame, about: Beginning, report: Callable[[Stat
 def _open(
     writer: Writer, now: int, about: Beginning, report: Callable[[Status], None], *, is_start: bool
 ) -> None:
-    """Open the database. Try again until it works."""
+    """Open the database. Try again until the database is open."""
     writer.open(now, about, is_start=is_start)
     report(writer.status)
     while not writer.is_open:
@@ -303,7 +306,7 @@ def _open(
 
 
 def _make_room(writer: Writer, now: int, report: Callable[[Status], None]) -> None:
-    """Write as long as too many rows are pending."""
+    """Write pending rows until few enough rows are pending for the next frame."""
     while writer.is_full:
         writer.write(now)
         report(writer.status)

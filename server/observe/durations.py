@@ -20,9 +20,9 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 COLLECTED_MAX: Final = 50_000
-"""The number of placements from which they are counted without waiting for idle time. Counting this many takes about 15 ms."""
+"""The number of collected placements at which they are counted without waiting for idle time. Counting this many takes about 15 ms."""
 CODES_MIN: Final = 10_000
-"""The number of kept reason codes up to which nothing is removed from their table."""
+"""The number of reason codes in the table up to which no code is removed from it."""
 WATCHED_MAX: Final = 1_000
 """The largest number of queues whose guarantee is watched at the same time."""
 CHECK_MS: Final = 1_000
@@ -94,7 +94,7 @@ class Waits:
                 self.histogram.add((partition, application.leaf.path, code), now - created, times)
 
     def _prune(self) -> None:
-        """Remove the codes of asks that no longer wait. The table then holds at most one code for each ask of the core."""
+        """Remove the codes of asks that no longer wait. Afterwards the table holds at most one code for each ask of the core."""
         known = self._core.state.partitions.values()
         codes = self._codes
         self._codes = {
@@ -104,7 +104,7 @@ class Waits:
 
 
 class Guarantees:
-    """The histogram of unmet guarantees: from the instant at which a guarantee is found unmet until it is met or nothing waits.
+    """The histogram of unmet guarantees: from the instant at which a guarantee is found unmet until it is met or no ask waits.
 
     The guarantee of a queue is unmet while an ask waits in the queue or below it, and the queue uses less than its guarantee of every
     guaranteed type that the ask requests. Victims that are still terminating do not count as usage. Shares by weight are left out.
@@ -236,7 +236,7 @@ class Durations:
             self._guarantees.sliced(now)
 
     def idle(self) -> None:
-        """Count what was collected."""
+        """Count the collected placements."""
         self._waits.count()
         if not self._core.is_amid:
             self._guarantees.check(self._now)
@@ -246,7 +246,7 @@ class Durations:
         return self._guarantees.unmet()
 
     def prepare(self) -> None:
-        """Count what was collected. If a histogram has no free line, free the lines of removed queues."""
+        """Count the collected placements. If a histogram has no free line, free the lines of removed queues."""
         self.idle()
         full = [one for one in self.histograms if one.folded]
         if full:

@@ -1,7 +1,7 @@
 """The metrics endpoint: GET /metrics over plain HTTP or HTTPS.
 
-The endpoint is not a full web server. The endpoint answers one request per connection, knows only this path, and has
-small limits.
+The endpoint is not a full web server. The endpoint answers one request per connection, serves only this path, and has small
+limits.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class BusyError(Exception):
 
 
 Text = Callable[[], Awaitable[bytes]]
-"""The function that computes the metrics. It raises BusyError."""
+"""The function that computes the metrics. It raises BusyError if the metrics cannot be computed now."""
 Refused = Callable[[ssl.SSLObject | None, str], tuple[int, str] | None]
 """The check of a request, given the connection's TLS object (None for plain HTTP) and the Authorization header.
 
@@ -46,7 +46,7 @@ async def start(
             writer.write(await _answer(head, text, lambda header: refused(peer, header)))
             await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
-            # The client sent no request, or is gone. There is no answer to send.
+            # The client sent no request, or has disconnected. There is no answer to send.
             pass
         finally:
             writer.close()

@@ -57,7 +57,7 @@ class _Line:
 class Histogram:
     """A histogram of durations with at most `LINES_MAX` lines for queues.
 
-    ``label`` is the name of the third label, "" if there is none. When all lines are in use, the values of further
+    ``label`` is the name of the third label, or "" if there is no third label. When all lines are in use, the values of further
     queues are added to the line of queue `OTHER` with the same partition and third label. `folded` counts these values.
     """
 

@@ -26,7 +26,7 @@ _OF_PODS: Final = frozenset({"ask", "allocation"})
 _OF_LINES: Final = frozenset({"exception", "stack"})
 """The fields whose text has several lines."""
 NOTES_LOGGED_MAX: Final = 50
-"""The largest number of notes of one batch that get a line each. The others are only counted."""
+"""The largest number of notes of one batch that get a line each. Further notes are only counted."""
 
 
 def configure(stream: TextIO, level: int = logging.INFO) -> None:
@@ -54,7 +54,7 @@ def _on_a_terminal(render: structlog.types.Processor) -> structlog.types.Process
 
     Characters that act on a terminal or end a line become escape codes.
 
-    Names and texts come from callers. JSON writes such characters as codes anyway.
+    Names and texts come from callers. In JSON lines, characters of this kind are codes anyway.
     """
 
     def shown(logger: Any, method: str, facts: structlog.types.EventDict) -> Any:  # noqa: ANN401
@@ -75,7 +75,10 @@ def _printable(text: str) -> str:
 
 
 def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None:  # noqa: ANN401
-    """Format what libraries log through the standard module like our own lines. Show only their warnings and errors."""
+    """Give the log lines of libraries, which use Python's `logging`, the format of this program's lines.
+
+    Show only warnings and errors of libraries.
+    """
     handler = logging.StreamHandler(stream)
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, shown]
     handler.setFormatter(
@@ -85,9 +88,9 @@ def _take_over_libraries(stream: TextIO, facts: list[Any], shown: Any) -> None: 
 
 
 class NoteLog:
-    """The log of the notes of the core. The pump (see docs/glossary.md) calls it for each batch of decisions.
+    """The log of the notes of the core. The pump (see docs/glossary.md) calls this object for each batch of decisions.
 
-    ``name`` returns the name of a pod by partition and key, or "" if it is not known.
+    ``name`` returns the name of a pod by partition and key, or "" if the name is not known.
     """
 
     def __init__(self, name: Callable[[str, str], str]) -> None:

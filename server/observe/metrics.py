@@ -79,7 +79,7 @@ Depths = Callable[[], Mapping[tuple[str, str], int]]
 Records = Callable[[], Mapping[str, tuple[int, str, int]]]
 """The state of each record, by name: the number of lines that it lost, why it cannot be written now, and the number of its gaps.
 
-The reason is empty if it can be written. A gap is a row of lines that were lost one after another.
+The reason is empty if the record can be written. A gap is a series of consecutive lines that were lost.
 """
 Managers = Callable[[], Mapping[str, tuple[bool, int]]]
 """The state of each registered resource manager: whether one of its streams is open, and seconds since its last message."""
@@ -107,7 +107,8 @@ ALONE: Final = Around()
 class Metrics:
     """The meters of decisions and reports.
 
-    The pump (see docs/glossary.md) calls them for each batch of decisions. `text` returns what a Prometheus server reads.
+    The pump (see docs/glossary.md) calls this object for each batch of decisions. `text` returns the metrics in the form that a
+    Prometheus server reads.
     """
 
     def __init__(
@@ -170,7 +171,10 @@ class Metrics:
         return self._durations.histograms
 
     def add(self, source: Callable[[], Iterable[tuple[str, float, Labels]]]) -> Self:
-        """Add a function that yields name, value and labels of further gauges and sums in the tables below. Return the meters."""
+        """Add a function that yields name, value and labels of further gauges and sums.
+
+        The tables of this module name these gauges and sums. Return the meters.
+        """
         self._sources.append(source)
         return self
 
@@ -202,7 +206,7 @@ class Metrics:
             self._placed.add(count, {"partition": partition})
 
     def _releases(self, ended: Sequence[Released | AskReleased]) -> None:
-        """Count releases. A slice may have tens of thousands, mostly of one partition and for one reason."""
+        """Count releases. A slice may have tens of thousands of releases, mostly of one partition and for one reason."""
         partitions, reasons = list(map(_PARTITION, ended)), list(map(_TERMINATION, ended))
         where, why = partitions[0], reasons[0]
         alike = len(ended) == partitions.count(where) == reasons.count(why)
@@ -247,21 +251,24 @@ class Metrics:
             self._events.add(events)
 
     def idle(self) -> None:
-        """Count the placements that were only collected while decisions were made."""
+        """Count the placements that were collected while decisions were made."""
         self._durations.idle()
 
     def prepare(self) -> None:
-        """Count the placements that were only collected, and free the lines of removed queues. `text` may then run in a copy of this process."""
+        """Count the placements collected since the last count, and free the lines of removed queues.
+
+        After this method, `text` may run in a copy of this process.
+        """
         self._durations.prepare()
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus' text form. Call it in the event loop, or in a copy of this process."""
+        """Return all metrics in Prometheus' text form. Call this method in the event loop, or in a copy of this process."""
         self.prepare()
         self.refresh()
         return generate_latest(self._registry) + self._durations.text().encode()
 
     def refresh(self) -> None:
-        """Recompute the gauges, for the next export. Call it in the event loop.
+        """Recompute the gauges, for the next export. Call this method in the event loop.
 
         If the core has done only a part of a piece of work, the gauges stay as they are.
         """

@@ -1,4 +1,4 @@
-"""Export over OTLP, only when OpenTelemetry's standard environment variables ask for it."""
+"""Export over OTLP, only when OpenTelemetry's standard environment variables request this export."""
 
 import importlib
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def wanted(signal: str, environment: Mapping[str, str]) -> bool:
 
 
 def span_processor(environment: Mapping[str, str]) -> SpanProcessor | None:
-    """Return the exporter of spans that is asked for, or None.
+    """Return the exporter of spans that the environment asks for, or None if it asks for none.
 
     Raise ExporterMissingError if this exporter is not installed.
     """

@@ -34,7 +34,7 @@ def _callers(metadata: Metadata) -> OtelContext:
 
 
 class Traces:
-    """The maker of spans. The pump (see docs/glossary.md) calls it for each batch of decisions."""
+    """The maker of spans. The pump (see docs/glossary.md) calls this object for each batch of decisions."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         self._provider = TracerProvider(resource=Resource.create({"service.name": "evenhand"}))

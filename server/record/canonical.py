@@ -21,7 +21,7 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_
 def line(value: Mapping[str, Plain], steps: int = 0) -> bytes:
     """Return the value as one line, which ends with a newline.
 
-    The outer ``steps`` levels are joined here and not by the JSON encoder. Thus a thread that writes a long line lets other
+    The outer ``steps`` levels are joined here and not by the JSON encoder. A thread that writes a long line therefore lets other
     threads run in between.
     """
     return f"{_text(value, steps)}\n".encode("ascii")
@@ -39,7 +39,7 @@ def _text(value: object, steps: int) -> str:
 
 
 def digest(written: bytes) -> str:
-    """Return the SHA-256 of a line with its newline. For line 5, `sed -n 5p FILE | sha256sum` prints the same."""
+    """Return the SHA-256 of a line with its newline. For line 5, `sed -n 5p FILE | sha256sum` prints the same digest."""
     return hashlib.sha256(written).hexdigest()
 
 

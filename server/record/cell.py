@@ -1,4 +1,4 @@
-"""Cells in a page of memory. Each holds a few numbers, which are replaced all at once, even if the writing process is killed."""
+"""Cells in a page of memory. Each cell holds a few numbers, which are replaced all at once, even if the writing process is killed."""
 
 import mmap
 import struct
@@ -53,7 +53,10 @@ class Cell:
         return len(self._read()) == SLOTS
 
     def newest(self, run: int | None = None) -> Slot | None:
-        """Return the newest slot that can be read. If ``run`` is given, return the newest of this run. Return None if there is none."""
+        """Return the newest slot that can be read. If ``run`` is given, return the newest slot of this run.
+
+        Return None if there is no such slot.
+        """
         return next((one for one in self._read() if run in {None, one.run}), None)
 
     def _read(self) -> list[Slot]:

@@ -13,7 +13,7 @@ from server.record.canonical import DIGEST_CHARACTERS, Plain
 FIRST_FORMAT: Final = 1
 """The format of versions that wrote no line at the end of a run."""
 FORMAT: Final = 2
-"""The current format of the lines. Each line of kind `started` names it."""
+"""The current format of the lines. Each line of kind `started` names the format."""
 FORMATS: Final = frozenset({FIRST_FORMAT, FORMAT})
 """The formats that this version reads."""
 
@@ -27,7 +27,10 @@ CONFIGURATION: Final = "configuration"
 DECIDED: Final = "decided"
 MOVED: Final = "moved"
 SHADOW: Final = "shadow"
-"""The kind of a line with what a partition's shadow and the live side decided for one ask or queue. The shadow's part was not carried out."""
+"""The kind of a line with two decisions for one ask or queue: with the shadow's settings and with those in force.
+
+The shadow's decision was not carried out.
+"""
 GAP: Final = "gap"
 """The kind of a line that says that lines are missing: how many, since when, and why. ``more`` says that more may be missing."""
 TORN: Final = "torn"
@@ -37,13 +40,13 @@ ENDED: Final = "ended"
 KILLED: Final = "killed"
 """The kind of a line that says that the previous run did not end in order."""
 BROKEN: Final = "broken"
-"""The kind of a line that says that earlier lines do not fit together. The chain continues from the last of them."""
+"""The kind of a line that says that earlier lines do not fit together. The chain continues from the last of these lines."""
 
 _STEPS: Final = 4
 """The number of nested levels that are encoded one by one: the line, its facts, the record, its victims."""
 
 CORE_KINDS: Final = frozenset({CONFIGURATION, DECIDED, MOVED, SHADOW})
-"""The kinds of lines that the core makes. A replay of the core's input makes them too."""
+"""The kinds of lines that the core makes. A replay of the core's input makes such lines too."""
 KINDS: Final = CORE_KINDS | {STARTED, ENDED, KILLED, GAP, TORN, BROKEN}
 
 
@@ -78,7 +81,7 @@ class Chain:
     def passed(self, written: bytes, number: int | None = None) -> None:
         """Continue the chain after a line that was written.
 
-        ``number`` is the line's own number, if it differs from the expected one.
+        ``number`` is the line's own number, if it differs from the expected number.
         """
         self.number = (self.number if number is None else number) + 1
         self.previous = canonical.digest(written)
@@ -93,7 +96,7 @@ class Link(NamedTuple):
 
 
 def read_link(written: bytes) -> Link:
-    """Return the parts of a line. Raise BadLineError if it lacks one of them."""
+    """Return the parts of a line. Raise BadLineError if the line lacks a part."""
     value = canonical.parsed(written)
     types = {"number": int, "previous": str, "at": int, "kind": str, "facts": dict}
     wrong = [name for name, kind in types.items() if type(value.get(name)) is not kind]

@@ -15,7 +15,7 @@ CONTEXT: Final = 2
 _LOST_KINDS: Final = (GAP, TORN, KILLED)
 """The kinds of lines that report missing lines before them."""
 _WORDS: Final = {kind: f'"kind":"{kind}"'.encode() for kind in (*_LOST_KINDS, ENDED)}
-"""The bytes that lines of these kinds contain."""
+"""For each kind, the bytes that all lines of this kind contain."""
 
 
 class NotThisLogError(Exception):
@@ -23,7 +23,7 @@ class NotThisLogError(Exception):
 
 
 class Difference(NamedTuple):
-    """The first difference between the log and the replay. One of the two may have no line at this place.
+    """The first difference between the log and the replay. One of the two may have no line where the other has a line.
 
     ``short`` says that the log ends while the replay continues. ``parts`` has for each value that differs its path, the value
     in the log, and the value in the replay.
@@ -41,12 +41,15 @@ class Comparison:
     """The comparison of the entries of a replay with a log, in their order.
 
     ``same`` counts equal lines. ``missed`` counts the entries of the replay whose lines are missing in the log. Either the log
-    reports them as missing, or the run was killed. The last decisions of a run that was killed may be missing. Therefore no
-    further line is expected in the log after the line that reports the kill.
+    reports these lines as missing, or the run was killed. The last decisions of a run that was killed may be missing. Therefore
+    no further line is expected in the log after the line that reports the kill.
     """
 
     def __init__(self, files: list[Path], header: Header) -> None:
-        """Find the run of the header in the files. Raise NotThisLogError if there is none, OSError if a file cannot be read."""
+        """Find the run of the header in the files.
+
+        Raise NotThisLogError if the files do not have the run, and OSError if a file cannot be read.
+        """
         self._lines = self._run(lines_of(files), header)
         self._next = next(self._lines, None)
         if self._next is None:
@@ -83,8 +86,8 @@ class Comparison:
     def finish(self) -> None:
         """End the comparison after the last entry of the replay.
 
-        Further lines in the log are a difference. Exceptions are lines about missing lines, and the run's last line if the
-        replay made none.
+        Further lines in the log are a difference. Two kinds of lines are exceptions: lines that report missing lines, and the
+        run's last line if the replay made no last line.
         """
         if self.difference is None:
             self._pass_own(_LOST_KINDS if self._ended else (*_LOST_KINDS, ENDED))

@@ -32,7 +32,7 @@ CUT_WHY: Final = "lines that were written are gone from the end of the log"
 
 
 class Missing(NamedTuple):
-    """The missing lines. At least ``lines`` are missing. ``more`` says that there may be others."""
+    """The missing lines. At least ``lines`` are missing. ``more`` says that further lines may be missing."""
 
     lines: int
     more: bool
@@ -54,7 +54,7 @@ def missing_of(gap: Entry) -> Missing:
 
 
 def gap(missing: Missing, at_ms: int) -> Entry:
-    """Return the entry of a `gap` line for missing lines. Its fields ``more`` and ``why`` are left out if they are empty."""
+    """Return the entry of a `gap` line for missing lines. The fields ``more`` and ``why`` of the entry are left out if they are empty."""
     facts: dict[str, Plain] = {"lines": missing.lines}
     facts |= {"from": missing.from_ms, "to": missing.to_ms}
     if missing.more:
@@ -70,7 +70,7 @@ class Ending(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """The number of lines of the mark's run that the log contains or reports as missing. ``doubt`` says why it is not certain."""
+    """The number of lines of the mark's run that the log contains or reports as missing. ``doubt`` says why this number is not certain."""
 
     lines: int
     doubt: str = ""
@@ -79,8 +79,8 @@ class _Standing(NamedTuple):
 def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, boot: str) -> Ending:
     """Return how the last run ended.
 
-    ``chain`` is the chain after the last line. ``last`` is that line. It is None if there is no line, or if the line cannot be
-    read. ``boot`` is the present boot id of the kernel.
+    ``chain`` is the chain after the last line. ``last`` is the last line, or None if there is no line or if the last line cannot
+    be read. ``boot`` is the present boot id of the kernel.
     """
     has_end = last is not None and last.kind == ENDED
     if state is None:
@@ -100,7 +100,7 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 
 
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
-    """Judge a run without a mark.
+    """Return the end of a run without a mark.
 
     The run is complete in three cases: the log has the closing line, the version of the run wrote no marks and no
     closing lines, or the log has no line.
@@ -138,13 +138,14 @@ def _standing(path: Path, chain: Chain, state: State) -> _Standing:
 
 
 def _cut(number: int, state: State) -> _Standing:
-    """Judge a log that ends before the last line that its mark names.
+    """Return the number of lines of the mark's run for a log that ends before the last line that its mark names.
 
-    Each line that was cut off counts as one missing line. One of them may have been a `gap`, which reports several missing
-    lines. Therefore more lines may be missing.
+    Each line that was cut off counts as one missing line. A line that was cut off may have been a `gap`, which reports several
+    missing lines. Therefore more lines may be missing.
     """
     if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
-        return _Standing(state.accounted)  # another log replaced a complete one
+        # Another log was put in place of a log that was complete.
+        return _Standing(state.accounted)
     return _Standing(state.accounted - (state.number - number), CUT_WHY)
 
 
@@ -179,7 +180,7 @@ def _format(path: Path) -> object:
 def _back(path: Path, having: bytes = b"") -> Iterator[tuple[bytes, Link | None]]:
     """Yield the complete lines of a log that contain ``having``, the last one first.
 
-    Each comes with its content if it can be read.
+    Each line comes with its content if the content can be read.
     """
     for file in reversed([*pieces(path), *([path] if path.exists() else [])]):
         for written in reversed(file.read_bytes().splitlines(keepends=True)):

@@ -1,8 +1,8 @@
 """The modes of files and folders. A core refuses or warns about files that other users of the machine may read or write.
 
-A user who can write a file of roles or a kept configuration controls the core. Therefore such a file is refused if all users
-may write to it. A file that others can read, or that a group can write, is used with a warning. Kubernetes mounts Secrets with
-mode 0644 unless `defaultMode` says otherwise.
+A user who can write a file of roles or a kept configuration controls the core. A file of this kind is therefore refused if all
+users may write to it. A file that others can read, or that a group can write, is used with a warning. Kubernetes mounts Secrets
+with mode 0644 unless `defaultMode` says otherwise.
 """
 
 import os
@@ -20,7 +20,7 @@ ADVICE: Final = (
 
 
 def refused_file(path: Path, found: os.stat_result) -> str:
-    """Return why a core must not use the file: all users may write to it. Return "" if the core may use it."""
+    """Return why a core must not use the file: all users may write to it. Return "" if the core may use the file."""
     if not found.st_mode & stat.S_IWOTH:
         return ""
     return f"{path}: everybody may write to it ({shown(found)}); look what it says, then run chmod o-w {path}"
@@ -29,9 +29,9 @@ def refused_file(path: Path, found: os.stat_result) -> str:
 def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, user: int) -> str:
     """Return why a core of this user must not use the file.
 
-    The reason is that another user put it into a folder open to all.
+    The reason is that another user put the file into a folder open to all.
 
-    Return "" if the core may use it.
+    Return "" if the core may use the file.
     """
     if not folder.st_mode & stat.S_IWOTH or found.st_uid in {user, folder.st_uid}:
         return ""
@@ -80,7 +80,10 @@ def shown(found: os.stat_result) -> str:
 
 
 def _exposed(path: Path, *, is_private: bool) -> str:
-    """Return how other users can read or change the file, and the command that prevents this. Return "" if they can do nothing."""
+    """Return how other users can read or change the file, and the command that prevents this.
+
+    Return "" if other users can neither read nor change the file.
+    """
     try:
         found = path.stat()
     except OSError:
@@ -93,5 +96,5 @@ def _exposed(path: Path, *, is_private: bool) -> str:
 
 
 def _is_open(folder: os.stat_result) -> bool:
-    """Return whether all users may replace the files of a folder, which the folder's sticky bit prevents."""
+    """Return whether all users may replace the files of a folder. The sticky bit of the folder prevents that."""
     return bool(folder.st_mode & stat.S_IWOTH) and not folder.st_mode & stat.S_ISVTX

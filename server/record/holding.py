@@ -1,7 +1,7 @@
-"""The holding of decisions until their lines are safe in the decision log: `evenhand serve --durable`.
+"""The delay of decisions until their lines are safe in the decision log, as `evenhand serve --durable` requests.
 
 The decisions of a slice (`server.rpc.pump`) are sent only when its lines are on the disk. Events that arrive during a sync are
-handled together, so that one sync serves all of them. A slice without lines for the log does not wait.
+handled together, so that one sync serves all these events. A slice without lines for the log does not wait.
 """
 
 import asyncio

@@ -25,10 +25,10 @@ InForce = tuple[Revision, Mapping[str, str]]
 
 
 class Keeper:
-    """The writer of the configuration in force. The pump (see docs/glossary.md) calls it after each slice.
+    """The writer of the configuration in force. The pump (see docs/glossary.md) calls this object after each slice.
 
-    If the configuration in force has changed since the last call, it is written to disk. ``now`` returns what is in force.
-    ``kept`` returns what to write, or None for nothing.
+    If the configuration in force has changed since the last call, it is written to disk. ``now`` returns the revision and the
+    digests in force. ``kept`` returns the content to write, or None if nothing is to be written.
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class Keeper:
         """Do nothing."""
 
     def retry(self) -> None:
-        """Retry a write that failed. The server calls this from time to time."""
+        """Retry a write that failed. The server calls this method at intervals."""
         if self._failing:
             self._queue()
 
     def why_not_kept(self) -> str:
-        """Return why the last write failed. Return "" if it succeeded, or if there was none yet."""
+        """Return why the last write failed. Return "" if the last write succeeded, or if there was no write yet."""
         return f"{self._path}: {self._failing}" if self._failing else ""
 
     async def settled(self) -> str:
-        """Return why the configuration in force is not on disk. Return "" if it is.
+        """Return why the configuration in force is not on disk. Return "" if the configuration is on disk.
 
         Wait first until everything queued so far was written or has failed. After WAIT_S seconds, return that the disk is slow.
         """
@@ -105,7 +105,7 @@ class Keeper:
             self._run(self._write)
 
     def _write(self) -> None:
-        """Write the latest configuration. This runs in the thread that writes."""
+        """Write the latest configuration. This method runs in the thread that writes."""
         self._is_queued = False
         assert self._wanted is not None
         try:
@@ -117,7 +117,7 @@ class Keeper:
 
 
 class NotKept:
-    """The replacement of a keeper for a server that has no path to keep a configuration at."""
+    """The object in place of a `Keeper` on a server that has no path at which a configuration could be kept."""
 
     def __init__(self, revision: Callable[[], Revision] = Revision) -> None:
         self._revision = revision
@@ -136,16 +136,16 @@ class NotKept:
             yield Finding("note", NAME, "configuration-not-kept", message, NOT_KEPT_ADVICE)
 
     def why_not_kept(self) -> str:
-        """Return the text that no path is given to keep a configuration at."""
+        """Return the text that no path is given at which a configuration could be kept."""
         return NO_PLACE
 
     async def settled(self) -> str:
-        """Return, without waiting, the text that no path is given to keep a configuration at."""
+        """Return the text of `why_not_kept`, without waiting."""
         return NO_PLACE
 
 
 def locked(folder: Path) -> int:
-    """Return a file descriptor that locks this folder. Raise RecordError if another server has locked it."""
+    """Return a file descriptor that locks this folder. Raise RecordError if another server has locked the folder."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

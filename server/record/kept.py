@@ -38,7 +38,10 @@ _FORM: Final = Fields(Kept, Forms().of)
 
 
 def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
-    """Return the path of the kept configuration: in ``state_dir``, else beside the decision log. Return None if neither is configured."""
+    """Return the path of the kept configuration: in ``state_dir``, else beside the decision log.
+
+    Return None if neither ``state_dir`` nor a decision log is configured.
+    """
     if state_dir is not None:
         return state_dir / _NAME
     if decision_log is not None:
@@ -47,9 +50,9 @@ def kept_file(state_dir: Path | None, decision_log: Path | None) -> Path | None:
 
 
 def write_kept(path: Path, kept: Kept) -> None:
-    """Write the file. Raise OSError on an error. The old file then stays as it is, unless only the sync of the folder failed.
+    """Write the file. Raise OSError on an error. After an error, the old file stays as it is, unless only the sync of the folder failed.
 
-    In that case the new file is in place, but a loss of power may bring the old one back.
+    If that sync failed, the new file is in place, but a loss of power may bring the old file back.
     """
     facts = {"format": FORMAT, **_FORM.write(kept)}
     facts[_CHECKSUM] = canonical.digest(canonical.line(facts))

@@ -28,10 +28,10 @@ _log = structlog.get_logger("server.record")
 class DecisionLog:
     """A decision log that is open for writing.
 
-    ``failing`` says why the log cannot be written. It is empty if the log can be written. ``lost`` counts the lines
-    that will never be written, including the lines that the previous run lost. ``gaps`` counts the series of
-    consecutive lost lines. ``uncounted`` says why lines that a killed process loses cannot be counted. It is empty if
-    these lines can be counted.
+    ``failing`` says why the log cannot be written. ``failing`` is empty if the log can be written. ``lost`` counts the lines that
+    will never be written, including the lines that the previous run lost. ``gaps`` counts the series of consecutive lost lines.
+    ``uncounted`` says why lines that a killed process loses cannot be counted. ``uncounted`` is empty if such lines can be
+    counted.
     """
 
     def __init__(
@@ -120,9 +120,9 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Record that the decisions of this many more lines may be sent.
+        """Record that the decisions of this number of further lines may be sent.
 
-        Their lines may still have to be written.
+        The lines of these decisions may still have to be written.
         """
         self._handed += lines
         if self._mark is not None:
@@ -134,7 +134,7 @@ class DecisionLog:
         self._append(entry, last=True)
 
     def add(self, entry: Entry) -> None:
-        """Add one entry, which `flush` writes. If too many bytes wait already, count its line as missing instead."""
+        """Add one entry, which `flush` writes. If too many bytes wait already, count the line of the entry as missing instead."""
         self._close_gap()
         if self._gap is not None or not self._append(entry):
             self.miss(entry.at_ms)
@@ -142,7 +142,10 @@ class DecisionLog:
             self._accounted += entry.kind in CORE_KINDS
 
     def miss(self, at_ms: int) -> None:
-        """Count a line as missing that was not made in time, or for which there is no space. A `gap` line will report it."""
+        """Count a line as missing, because it was not made in time or because there is no space for it.
+
+        A `gap` line will report the missing line.
+        """
         self.gaps += self._gap is None
         count, first, _ = self._gap or (0, at_ms, 0)
         self._gap = count + 1, first, at_ms
@@ -158,7 +161,7 @@ class DecisionLog:
             self._report(self._file.failing or self._rotated())
 
     def sync(self) -> bool:
-        """Retry what could not be written, sync the file, and return whether all lines would survive a loss of power."""
+        """Retry failed writes, sync the file, and return whether all lines would survive a loss of power."""
         self.flush()
         self._file.sync()
         problem = self._file.failing or self._sync_folder()
@@ -177,7 +180,7 @@ class DecisionLog:
             self._mark = None
 
     def _settle(self) -> None:
-        """Record in the mark up to which line the file is written."""
+        """Record in the mark the number of the last line that is written to the file."""
         number = self.chain.number - 1
         whole = self._file.settled and self._gap is None
         if self._mark is not None and whole and number != self._settled:
@@ -202,7 +205,7 @@ class DecisionLog:
         self._gap = None
 
     def _sync_folder(self) -> str:
-        """Sync the folder of a durable log, so that file names survive a loss of power. Return the error, or "" if there is none."""
+        """Sync the folder of a durable log, so that file names survive a loss of power. Return the error, or "" if there is no error."""
         if self._folder_synced:
             return ""
         try:
@@ -217,7 +220,7 @@ class DecisionLog:
         return ""
 
     def _rotated(self) -> str:
-        """Rename the file if it is full, and begin the next one. Return the reason if this fails, else ""."""
+        """Rename the file if it is full, and begin the next file. If the renaming fails, return the reason. Otherwise return ""."""
         if not self._file.settled or self._file.size < self._file_max:
             return ""
         following = self._path.with_name(f"{self._path.name}.next")

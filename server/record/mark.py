@@ -1,8 +1,8 @@
-"""The mark of a decision log: the number of lines whose decisions may have been sent. It survives a killed process.
+"""The mark of a decision log: the number of lines whose decisions may have been sent. The mark is kept when the process is killed.
 
-The file FILE.mark is one page that is mapped into memory. Writing to the page takes a microsecond. The kernel keeps the page
-when the process is killed. The space on disk is reserved from the start. A loss of power may lose what was written to the page.
-The page has the id of the kernel's boot, so that the next run notices such a loss.
+The file FILE.mark is one page that is mapped into memory. Writing to the page takes a microsecond. The kernel keeps the page when
+the process is killed. The space on disk is reserved from the start. In a loss of power, the latest writes to the page may be
+lost. The page has the id of the kernel's boot, so that the next run notices a loss of power.
 """
 
 import errno
@@ -29,8 +29,8 @@ class State(NamedTuple):
 
     ``handed`` is the number of lines whose decisions may have been sent. ``handed_ms`` is when this number was last raised. Of
     these lines, ``accounted`` lines are in the log or reported there as missing, up to the line with this ``number`` and
-    ``digest``. ``unsure`` says that an unknown number of lines of earlier runs is missing. The log up to that line does not
-    report them. ``damaged`` says that a part of the mark cannot be read, so that ``handed`` may be too small.
+    ``digest``. ``unsure`` says that an unknown number of lines of earlier runs is missing. The log up to the line ``number`` does
+    not report these missing lines. ``damaged`` says that a part of the mark cannot be read, so that ``handed`` may be too small.
     """
 
     boot: str
@@ -91,7 +91,8 @@ class Mark:
             # If a child process had the page too, the file would stay locked until the child ends.
             page.madvise(mmap.MADV_DONTFORK)
             return cls(page)
-        except ValueError as error:  # the length differs from the file's: a faulty device
+        # The mapped length differs from the length of the file, which shows a faulty device.
+        except ValueError as error:
             raise OSError(errno.EINVAL, str(error)) from error
         finally:
             os.close(descriptor)
@@ -101,7 +102,7 @@ class Mark:
         return state_of(self._page)
 
     def begin(self, carried: Carried, *, durable: bool, now: int) -> None:
-        """Begin a run. The state of the earlier run can be read until the new one is written completely."""
+        """Begin a run. The state of the earlier run can be read until the new state is written completely."""
         before = self._cells.run.newest()
         self._run = before.run + 1 if before else 1
         self._flags = _DURABLE if durable else 0
@@ -123,7 +124,7 @@ class Mark:
     def settle(self, number: int, digest: str, accounted: int) -> None:
         """Record that ``accounted`` lines of this run are in the log, or reported there as missing.
 
-        The last of them has this number.
+        The last of these lines has the number ``number``.
         """
         self._cells.settled.write(self._run, number, accounted, bytes.fromhex(digest), 0)
 
@@ -180,7 +181,10 @@ def state_of(page: Page) -> State | None:
 
 
 def boot_id() -> str:
-    """Return the boot id of the kernel. Return "" if it has none. A new id shows that pages that were only in memory are lost."""
+    """Return the boot id of the kernel. Return "" if the kernel has no boot id.
+
+    A new id shows that pages that were only in memory are lost.
+    """
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -188,7 +192,7 @@ def boot_id() -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open a mark, even if it is damaged or new. Raise the errors that `opened` names."""
+    """Open a mark, even if it is damaged or new. Raise the same errors as `Mark.opened`."""
     try:
         descriptor = opened(path)
     except RecordError as error:

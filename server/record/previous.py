@@ -23,7 +23,7 @@ class Previous(NamedTuple):
 def previous_configuration(path: Path) -> Previous | None:
     """Return the last configuration that a decision log names in its newest FILES_READ files.
 
-    Return None if these name none or cannot be read.
+    Return None if these files name no configuration or cannot be read.
     """
     files = [path, *reversed(pieces(path))]
     for file in [one for one in files if one.is_file()][:FILES_READ]:

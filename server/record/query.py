@@ -17,9 +17,10 @@ _MOVED: Final = Fields(DecisionMoved, _FORMS.of)
 
 
 class Wanted(NamedTuple):
-    """The filter of a search. An empty field does not restrict it.
+    """The filter of a search. An empty field does not restrict the search.
 
-    ``victim`` and ``beneficiary`` are keys of pods or ids of applications. A decision matches a period if it was made in it.
+    ``victim`` and ``beneficiary`` are keys of pods or ids of applications. A decision matches a period if it was made in this
+    period.
     """
 
     queue: str = ""
@@ -51,7 +52,7 @@ class Found(NamedTuple):
     records: list[DecisionRecord]
     unreadable: int
     latest_ms: int
-    """The instant of the last line that could be read, in Unix milliseconds. It is 0 if there is none."""
+    """The instant of the last line that could be read, in Unix milliseconds. The instant is 0 if no line could be read."""
 
     def matching(self, wanted: Wanted) -> list[DecisionRecord]:
         """Return the decisions that match, oldest first."""

@@ -56,7 +56,10 @@ class TraceReader:
     """The reader of one trace. ``header`` is read when the reader is made. Iterating yields the steps, and is possible only once."""
 
     def __init__(self, file: BinaryIO, until: int | None = None) -> None:
-        """Open a trace and read its header. If ``until`` is given, later steps are left out. Raise BadTraceError without one."""
+        """Open a trace and read its header. If ``until`` is given, later steps are left out.
+
+        Raise BadTraceError if the trace has no header.
+        """
         self._file = file
         self._until = until
         self._line = 0
@@ -135,7 +138,7 @@ class TraceReader:
             )
 
     def _keep(self, value: dict[str, Any]) -> None:
-        """Keep a template. If there are too many, drop the oldest one, as the writer did at this line."""
+        """Keep a template. If there are too many templates, drop the oldest template, as the writer did at this line."""
         if len(self._specs) >= SPECS_MAX:
             del self._specs[next(iter(self._specs))]
         self._specs[self._line] = self._read(self._spec, value.get("spec"))

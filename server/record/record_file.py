@@ -1,4 +1,4 @@
-"""Files of records. Each has a single writer. Appending never raises. Lines that cannot be written wait, up to a limit."""
+"""Files of records. Each file has a single writer. Appending never raises. Lines that cannot be written wait, up to a limit."""
 
 import errno
 import fcntl
@@ -13,14 +13,14 @@ from server.record.file_modes import refused_file, refused_owner
 PENDING_BYTES_MAX: Final = 32 << 20
 """The number of bytes that may wait while the disk fails. Further lines are refused."""
 MODE: Final = 0o640
-"""The mode of the files. Only owner and group may read them, because they name pods and queues of all tenants."""
+"""The mode of the files. Only owner and group may read such files, because they name pods and queues of all tenants."""
 
 
 class Appender:
-    """The writer of one open file. ``failing`` says why nothing can be written at the moment. It is empty if writing works.
+    """The writer of one open file. ``failing`` says why nothing can be written at the moment. ``failing`` is empty if writing works.
 
-    For a durable file, lines are kept in memory until they are synced. A kernel that fails to write pages forgets them, and a
-    second sync succeeds although these pages are lost.
+    For a durable file, lines are kept in memory until they are synced. A kernel that fails to write pages to disk drops these
+    pages, and a second sync succeeds although they are lost.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Appender:
         return not self._pending
 
     def append(self, lines: bytes, *, last: bool = False) -> bool:
-        """Take whole lines and return True. If other lines wait and the limit would be exceeded, take none and return False.
+        """Take whole lines and return True. If other lines wait and the limit would be exceeded, take no line and return False.
 
         The last line of a file (``last``) is always taken, and a durable file takes every line.
         """
@@ -72,7 +72,7 @@ class Appender:
         self._pending = [bytes(left)] if left else []
 
     def sync(self) -> None:
-        """Sync the file, so that what was written survives a loss of power."""
+        """Sync the file, so that the written lines survive a loss of power."""
         if not self._unsynced:
             return
         try:
@@ -85,7 +85,7 @@ class Appender:
             self._write_again()
 
     def _write_again(self) -> None:
-        """Queue the lines that were kept because they are not synced. The kernel may have lost their pages."""
+        """Queue the lines that were kept because they are not synced. The kernel may have lost the pages of these lines."""
         if not self._kept:
             return
         lost = b"".join(self._kept)
@@ -111,11 +111,14 @@ _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOL
 
 
 class RecordError(Exception):
-    """The error of a file that cannot be opened for recording. ``str()`` says which file and what to do."""
+    """The error of a file that cannot be opened for recording. The text of the error names the file and says what to do."""
 
 
 def opened(path: Path) -> int:
-    """Return a descriptor that appends and locks the file, which is created if missing. Raise RecordError if that fails."""
+    """Return a descriptor that appends and locks the file, which is created if missing.
+
+    Raise RecordError if the file cannot be opened or locked.
+    """
     try:
         descriptor = os.open(path, _FLAGS, MODE)
     except OSError as error:

@@ -1,7 +1,7 @@
 """The recording of a core. The pump calls the recorder in place of the core, and the recorder returns the core's decisions unchanged.
 
-Lines are made here or passed on as values. Only jobs that are passed to ``run`` use files. Bootstrap runs these in a thread of
-its own, so that a slow disk delays no decision. Failures there are logged and counted, never raised.
+Lines are made here or passed on as values. Only jobs that are passed to ``run`` use files. Bootstrap runs these jobs in a
+separate thread, so that a slow disk delays no decision. Failures of these jobs are logged and counted, never raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from server.record.trace import End, TraceLines
 from server.record.tracefile import TraceFile
 
 HANDED_BYTES_MAX: Final = 64 << 20
-"""The number of bytes that may wait for the thread that writes. Lines beyond it are dropped."""
+"""The number of bytes that may wait for the thread that writes. Lines beyond this number are dropped."""
 ENTRY_BYTES: Final = 1_000
 """The number of bytes that are counted for an entry of the log before its line is made."""
 ENDED_WHY: Final = "the server ended"
@@ -35,7 +35,7 @@ Job = Callable[[], None]
 class Unsafe(NamedTuple):
     """The lines that have to be safe before decisions are sent.
 
-    ``write`` writes them and returns whether all are safe. Call it again until they are safe.
+    ``write`` writes the lines and returns whether all of them are safe. Call it again until it returns True.
     """
 
     lines: int
@@ -46,7 +46,7 @@ class Unsafe(NamedTuple):
 class Health(NamedTuple):
     """The health of one file: the number of lines lost for good, why no line can be written now, and the number of gaps.
 
-    The reason is "" if writing works. A gap is a row of lines that were lost one after another.
+    The reason is "" if writing works. A gap is a series of consecutive lines that were lost.
     """
 
     lost: int
@@ -85,7 +85,7 @@ class Recording:
         self._syncing = False
         self._durable = False
         self.slow = ""
-        """The reason why nothing is written while a disk does not answer at all. It is empty if the disk answers."""
+        """The reason why nothing is written while a disk does not answer at all. This reason is empty if the disk answers."""
         self._deciding = False
         self.next_due = core.next_due
 
@@ -96,7 +96,7 @@ class Recording:
         self._durable = log.durable
 
     def write_trace(self, file: TraceFile, header: trace.Header) -> None:
-        """Write all input into this trace from now on. The core must not have had an event before."""
+        """Write all input into this trace from now on. Call this method before the first event of the core."""
         self._trace = file
         self._lines = TraceLines(header)
         self._now = header.started_ms
@@ -145,9 +145,9 @@ class Recording:
         return tick
 
     def unsafe(self) -> Unsafe | None:
-        """Return the lines that must be safe before the latest decisions are sent, each once.
+        """Return the lines that must be safe before the latest decisions are sent. Return each line only once.
 
-        Return None if there are none, or if the log is not durable.
+        Return None if there are no such lines, or if the log is not durable.
         """
         if not self._told or not self._durable:
             return None
@@ -172,7 +172,7 @@ class Recording:
         return found
 
     def held(self) -> str:
-        """Return why no decision is sent, empty while decisions are sent."""
+        """Return why no decision is sent, or "" while decisions are sent."""
         if self._log is None or not self._durable:
             return ""
         return self._log.failing or self.slow
@@ -198,13 +198,16 @@ class Recording:
             yield Finding("note", "decision-log", "record-uncounted", what, advice)
 
     def sync(self) -> None:
-        """Make the written lines safe, and retry lines that could not be written. The server calls this from time to time."""
+        """Make the written lines safe, and retry lines that could not be written. The server calls this method at intervals."""
         if not self._syncing:
             self._syncing = True
             self._run(self._sync)
 
     def close(self) -> None:
-        """Write the remaining lines and the reason why the run ends, and close both files. The run of a core that raised ends as failed."""
+        """Write the remaining lines and the reason why the run ends, and close both files.
+
+        If the core raised an exception, the run is recorded as failed.
+        """
         why = FAILED_WHY if self._deciding else ENDED_WHY
         if self._told:
             self._hand_told()

@@ -15,7 +15,7 @@ from server.record.trace import Header, kind_of
 
 
 class CoreFailedError(Exception):
-    """The error of a core that raised in a replay.
+    """The error of a core that raised an exception in a replay.
 
     The cause has the traceback. ``line`` is the number of the input's line in the trace.
     """
@@ -60,10 +60,10 @@ class Replay:
         self._victims: dict[str, set[str]] = {}
 
     def entries(self, progress: Callable[[int], None]) -> Iterator[Entry]:
-        """Yield the entries of the run: its first entry, those of the core's decisions, and its last entry if the trace has its end.
+        """Yield the entries of the run: the first entry, the entries of the core's decisions, and the last entry if the trace has an end.
 
         ``progress`` is called for each step with the number of trace bytes read so far. Logs of the first format have no last
-        entry. Raise BadTraceError if the trace cannot be replayed, and CoreFailedError if the core raises.
+        entry. Raise BadTraceError if the trace cannot be replayed, and CoreFailedError if the core raises an exception.
         """
         yield first(self._reader.header)
         for step in self._reader:

@@ -1,7 +1,9 @@
-"""The configuration in force when a core starts. This is the configuration of the file, or the configuration that was in force before.
+"""The configuration in force when a core starts.
 
-A source such as a file or a ConfigMap sends its text at each start. An operator may have applied another configuration
-in the meantime. The text replaces that configuration only if the text has changed since it was sent last.
+A core starts with the configuration of the file, or with the configuration that was in force before.
+
+A source such as a file or a ConfigMap sends its text at each start. An operator may have applied another configuration since the
+last start. The text of a source replaces the operator's configuration only if this text has changed since it was sent last.
 """
 
 from typing import NamedTuple
@@ -21,7 +23,7 @@ class File(NamedTuple):
 class Restored(NamedTuple):
     """The configuration at the start of a core.
 
-    If two different configurations were found, ``note`` says which one is in force and why. Otherwise it is empty.
+    If two different configurations were found, ``note`` says which of them is in force and why. Otherwise ``note`` is empty.
     """
 
     kept: Kept
@@ -31,7 +33,10 @@ class Restored(NamedTuple):
 
 
 def restored(file: File | None, kept: Kept | None) -> Restored | None:
-    """Return the configuration to start with: that of the file or the one that was in force before. Return None if there is neither."""
+    """Return the configuration to start with: that of the file, or the configuration that was in force before.
+
+    Return None if neither exists.
+    """
     if file is None:
         return None if kept is None else Restored(kept, is_file=False)
     if kept is None:

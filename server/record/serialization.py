@@ -71,7 +71,7 @@ class Binary:
 
 
 class Word:
-    """The form of an enumeration: a member's value if that is a string, else its name."""
+    """The form of an enumeration: the value of a member if the value is a string, else the name of the member."""
 
     def __init__(self, kind: type[enum.Enum]) -> None:
         self._words = {one: one.value if isinstance(one, str) else one.name for one in kind}
@@ -125,8 +125,8 @@ class Several:
 class Pairs:
     """The form of a mapping from words, or of a tuple of pairs that begin with words.
 
-    The form is an object if the pairs are sorted by word and no word occurs twice. That is nearly always so. Else it is a list
-    of pairs.
+    The form is an object if the pairs are sorted by word and no word occurs twice. Nearly all pairs are written as an object. All
+    other pairs are written as a list of pairs.
     """
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
@@ -216,7 +216,8 @@ class Forms:
     def of(self, hint: object) -> Form:
         """Return the form of a type hint. Raise TypeError for a hint without a form, which is a defect."""
         if hint not in self._made:
-            # A queue contains queues: the promise is registered before the form is complete.
+            # The form of a queue refers to itself, because queues contain queues. The promise is therefore registered
+            # before the form is complete.
             promise = self._made[hint] = Promise()
             promise.form = self._made[hint] = self._make(hint)
         return self._made[hint]

@@ -11,7 +11,9 @@ from server.record.chain import BROKEN, ORIGIN, TORN, Chain, Entry, Link, read_l
 from server.record.record_file import RecordError
 
 WINDOW: Final = 1 << 20
-"""The number of bytes at the end of the file that are checked at the start. More are checked if these have fewer than two lines.
+"""The number of bytes at the end of the file that are checked at the start.
+
+If these bytes have fewer than two lines, more bytes are checked.
 
 `evenhand log verify` checks the whole file.
 """
@@ -27,7 +29,7 @@ class Found(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete one.
+    """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete line.
 
     ``first`` is the number of the file's first line. ``last`` is the content of its last line. ``last`` is None if there is no
     line, or if the last line cannot be read.
@@ -73,7 +75,10 @@ def piece(path: Path, first: int) -> Path:
 
 
 def _window(descriptor: int, size: int) -> bytes:
-    """Return the last bytes of the file from the beginning of a line on. They have at least two lines, if the file does."""
+    """Return the last bytes of the file from the beginning of a line on.
+
+    The returned bytes have at least two lines, if the file has at least two.
+    """
     wanted = WINDOW
     while wanted < size:
         read = os.pread(descriptor, wanted, size - wanted)

@@ -1,4 +1,4 @@
-"""The lines of an input trace: everything that a core was given, in order. Thus another core can be given that input.
+"""The lines of an input trace: everything that a core was given, in order. Another core can therefore be given the same input.
 
 Each line is one JSON object, in which ``n`` is the line's number. The first line is the header. The other lines are ticks,
 events with the instant at which the core got them, and templates. Each template comes before the first event that uses it. An
@@ -19,7 +19,10 @@ from server.record.serialization import Fields, Forms
 
 FORMAT: Final = 1
 SPECS_MAX: Final = 1 << 18
-"""The largest number of templates that events can name. The oldest is dropped first. If it is used again, it is written again."""
+"""The largest number of templates that events can name. The oldest template is dropped first.
+
+A dropped template that is used again is written again.
+"""
 
 HEADER: Final = "trace"
 SPEC: Final = "spec"
@@ -28,7 +31,9 @@ END: Final = "end"
 
 
 class Header(NamedTuple):
-    """The first line of a trace: the start of a core. Without a ``beginning`` its configuration is that of the configuration file.
+    """The first line of a trace: the start of a core.
+
+    If the header has no ``beginning``, the core started with the configuration of the configuration file.
 
     ``number`` and ``previous`` are the values of the first line of this run in the decision log. ``log_format`` is the format
     of the log's lines, so that a replay makes equal lines.
@@ -44,7 +49,10 @@ class Header(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A tick. ``decided`` is the number of decisions, replies included, that the core had made before the tick."""
+    """A tick of the core, as a line of the trace.
+
+    ``decided`` is the number of decisions, replies included, that the core had made before the tick.
+    """
 
     now: int
     budget: int
@@ -54,7 +62,7 @@ class Tick(NamedTuple):
 class End(NamedTuple):
     """The regular end of a trace, and its reason.
 
-    ``decided`` has the same meaning as in `Tick`. It is None if lines before the end are missing.
+    ``decided`` has the same meaning as in `Tick`. ``decided`` is None if lines before the end are missing.
     """
 
     at_ms: int
@@ -90,12 +98,12 @@ class TraceLines:
         self._add({"kind": HEADER, "format": FORMAT, **plain})
 
     def event(self, event: Event, now: int) -> None:
-        """Make the line of an event that the core is given."""
+        """Make the line of an event that is given to the core."""
         kind, form = self._events[type(event)]
         self._add({"kind": kind, "at": now, "event": form.write(event)})
 
     def tick(self, tick: Tick) -> None:
-        """Make the line of a tick that the core is given."""
+        """Make the line of a tick of the core."""
         self._add({"kind": TICK, **tick._asdict()})
 
     def take(self) -> bytes:
@@ -105,7 +113,7 @@ class TraceLines:
         return taken
 
     def number(self, spec: AskSpec) -> int:
-        """Return the number of the line that holds the template. Make that line if there is none."""
+        """Return the number of the line that holds the template. Make the line if there is no such line yet."""
         known = self._specs.get(spec)
         if known is None:
             if len(self._specs) >= SPECS_MAX:

@@ -22,7 +22,7 @@ _log = structlog.get_logger("server.record")
 
 
 class TraceFile:
-    """The writer of a trace. ``ended`` says why the trace ended. It is empty while the trace is written."""
+    """The writer of a trace. ``ended`` says why the trace ended. ``ended`` is empty while the trace is written."""
 
     def __init__(
         self, path: Path, bytes_max: int = TRACE_BYTES_MAX, pending_max: int = PENDING_BYTES_MAX
@@ -37,11 +37,11 @@ class TraceFile:
 
     @property
     def failing(self) -> str:
-        """The reason why nothing can be written, for good or at the moment. It is empty while writing works."""
+        """The reason why nothing can be written, for good or at the moment. The reason is empty while writing works."""
         return self.ended or self._file.failing
 
     def write(self, lines: bytes, now: int) -> None:
-        """Write whole lines. If the file does not take them, or would exceed its largest size, end the trace."""
+        """Write whole lines. If the file does not take the lines, or would exceed its largest size, end the trace."""
         if self.ended:
             return
         self._taken += len(lines)
@@ -60,7 +60,7 @@ class TraceFile:
             self._end(end)
 
     def sync(self) -> None:
-        """Retry what could not be written, and sync the file, so that everything survives a loss of power."""
+        """Retry failed writes, and sync the file, so that everything survives a loss of power."""
         self._file.flush()
         self._file.sync()
 

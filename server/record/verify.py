@@ -54,7 +54,8 @@ class Line(NamedTuple):
 class Remark(NamedTuple):
     """A remark about a place in the log.
 
-    ``wrong`` says that the log cannot be trusted there. ``missing`` has the lines that are missing there, if any.
+    ``wrong`` says that the log cannot be trusted there. ``missing`` has the lines that are missing at this place in the log, if
+    lines are missing.
     """
 
     where: str
@@ -65,7 +66,9 @@ class Remark(NamedTuple):
 
 @dataclass(slots=True)
 class Verified:
-    """The result of a check. ``number`` and ``digest`` are those of the last line. Store both elsewhere to notice lines cut off later.
+    """The result of a check. ``number`` and ``digest`` are those of the last line.
+
+    Store number and digest elsewhere to notice lines that are cut off later.
 
     ``missing`` is the number of lines that the log or its mark file reports as missing. ``more`` says that more lines
     may be missing. ``format`` is the format of the last run's lines.
@@ -110,7 +113,7 @@ def lines_of(files: list[Path]) -> Iterator[Line]:
 
 
 def verify(files: list[Path]) -> Verified:
-    """Return the result of reading all files. Remarks are in the order of the lines. Raise OSError if one cannot be read."""
+    """Return the result of reading all files. Remarks are in the order of the lines. Raise OSError if a file cannot be read."""
     found = Verified(files=len(files))
     chain: Chain | None = None
     last: Entry | None = None
@@ -134,7 +137,7 @@ def verify(files: list[Path]) -> Verified:
 
 
 def _look_at_end(found: Verified, path: Path, chain: Chain, last: Entry | None) -> None:
-    """Judge the end of the last run as the server does at its next start.
+    """Check the end of the last run as the server does at its next start.
 
     If a server still writes to the log, or if the log has no mark, only add a remark. Raise OSError if a file cannot be read.
     """
@@ -192,7 +195,7 @@ def _check(found: Verified, line: Line, link: Link, chain: Chain | None) -> None
 
 
 def _check_beginning(found: Verified, line: Line, link: Link) -> None:
-    """Check the first line of the given files. The log may begin before it, in older files that were moved elsewhere."""
+    """Check the first line of the given files. The log may begin earlier, in older files that were moved elsewhere."""
     if link.number == 1 and link.previous != ORIGIN:
         _wrong(found, line, "it is not how a log begins: lines before it are missing")
     elif link.number > 1:

@@ -1,7 +1,7 @@
 """Files that are replaced as a whole: the configuration in force, and the state of the core.
 
-A new file is written completely beside the old one, synced, and then renamed to the old one's name. After a crash the folder thus
-has one whole file: the old one or the new one.
+A new file is written completely beside the old file, synced, and then renamed to the name of the old file. After a crash the
+folder thus has one whole file: either the old file or the new file.
 """
 
 import os
@@ -18,15 +18,18 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 
 
 def write(path: Path, parts: Iterable[bytes], mode: int) -> None:
-    """Write the file. Raise OSError on an error. The old file then stays as it is, unless only the sync of the folder failed.
+    """Write the file. Raise OSError on an error. After an error, the old file stays as it is, unless only the sync of the folder failed.
 
-    In that case the new file is in place, but a loss of power may bring the old one back.
+    If that sync failed, the new file is in place, but a loss of power may bring the old file back.
     """
     _write(path, parts, mode, None)
 
 
 def replace(path: Path, parts: Iterable[bytes]) -> None:
-    """Replace a file that exists, as `write` does. The new file has its mode, and its owner and group if this process may set them."""
+    """Replace a file that exists, as `write` does. The new file gets the mode of the old file.
+
+    The new file also gets the owner and group of the old file if this process may set them.
+    """
     found = path.stat()
     _write(path, parts, found.st_mode & 0o777, found)
 
@@ -54,7 +57,7 @@ def _write(path: Path, parts: Iterable[bytes], mode: int, like: os.stat_result |
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open the file for reading.
 
-    Raise OSError if it cannot be opened, and RecordError if it is no regular file, or one that other users may write to.
+    Raise OSError if the file cannot be opened. Raise RecordError if it is no regular file, or if other users may write to it.
     """
     with os.fdopen(os.open(path, _READ_FLAGS), "rb") as file:
         found = os.fstat(file.fileno())

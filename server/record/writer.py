@@ -16,7 +16,7 @@ _log = structlog.get_logger("server.record")
 
 
 class Scribe:
-    """The thread that runs jobs one after another. A job that raises is logged. Later jobs run all the same.
+    """The thread that runs jobs one after another. If a job raises an exception, the exception is logged. Later jobs run nevertheless.
 
     The thread is a daemon, so Python does not wait for it at exit. Python would wait for threads of a `ThreadPoolExecutor`.
     """
@@ -32,14 +32,13 @@ class Scribe:
         self._submit(job).add_done_callback(_check)
 
     async def asked(self, job: Callable[[], bool]) -> bool:
-        """Run a job in the thread and return its result, or raise what it raises."""
+        """Run a job in the thread, and return its result or raise its exception."""
         return bool(await asyncio.wrap_future(self._submit(job)))
 
     def close(self) -> None:
-        """Wait until all jobs are done. If one takes longer than `STUCK_S`, log that and stop waiting.
+        """Wait until all jobs are done. If a job takes longer than `STUCK_S`, log that and stop waiting.
 
-        If that job returns before the process ends, the jobs behind it still run. If it does not, the lines of those jobs are
-        lost.
+        If that job returns before the process ends, the later jobs still run. Otherwise the lines of the later jobs are lost.
         """
         self._jobs.put(None)
         done = -1

@@ -1,4 +1,4 @@
-"""The work of a follower: to give its core the events and ticks of the leader's core, and to compare the decisions of both."""
+"""The work of a follower: it gives its core the events and ticks of the leader's core, and compares the decisions of the two cores."""
 
 import io
 from collections.abc import Sequence
@@ -46,15 +46,15 @@ class Applier:
         self._assignment = feed.assignment
         """The table of cores with which this core was started."""
         self.difference = ""
-        """The first difference between the decisions of this core and those of its leader, or "" while there is none."""
+        """The first difference between the decisions of this core and those of its leader, or "" while there is no difference."""
 
     @property
     def position(self) -> int:
-        """The number of events and ticks that the core has got."""
+        """The number of events and ticks that the core has received."""
         return self._feed.position
 
     def begin(self, data: bytes) -> Header:
-        """Take over the state of a checkpoint. Raise BadCheckpointError if it cannot be used, or has another table of cores."""
+        """Take over the state of a checkpoint. Raise BadCheckpointError if the checkpoint cannot be used, or has another table of cores."""
         header, core = checkpoint.read(io.BytesIO(data))
         self._check_table(core.state)
         self._feed.adopt(core, header)
@@ -65,8 +65,9 @@ class Applier:
     def _check_table(self, state: State) -> None:
         """Raise BadCheckpointError if the tables of this core and of its leader differ (design 7.6).
 
-        A core without a table takes that of its leader. A core with an older table takes that of a leader whose table was changed
-        by moves (design 7.9). A core whose leader has no table takes its own when it leads, if the same partitions stay here.
+        A core without a table takes the table of its leader. A core with an older table takes the leader's table if only moves
+        changed it (design 7.9). A core whose leader has no table uses its own table when it leads, if this core then decides for
+        the same partitions.
         """
         mine, theirs = self._assignment, state.assignment
         if mine is None:
@@ -86,10 +87,10 @@ class Applier:
         return whole(self.apply_in_parts(one))
 
     def apply_in_parts(self, one: Slice) -> Parts[Applied | None]:
-        """Give the core the events and ticks of a slice that the core has not got yet.
+        """Give the core the events and ticks of a slice that the core has not received yet.
 
-        Return None if the core has got the whole slice already. Raise LostError if input before the slice is missing, or if the
-        slice cannot be read.
+        Return None if the core has already received the whole slice. Raise LostError if input before the slice is missing, or if
+        the slice cannot be read.
         """
         if self._reader is None and not one.begins and one.position <= self._feed.position:
             return None
@@ -130,7 +131,7 @@ class Applier:
 
 
 def _check_first(mine: Assignment, state: State) -> None:
-    """Raise BadCheckpointError if the first table of a group changes the partitions of the group, or has a revision already."""
+    """Raise BadCheckpointError if the first table of a group changes the partitions of the group, or if the table already has a revision."""
     if name := state.given_away(mine):
         why = f"gives partition {name!r} to cores {mine.owner(name)!r}"
     elif mine.revision:
@@ -168,7 +169,7 @@ def _is_long(event: Event) -> bool:
 
 
 def _take(decider: Decider, events: list[Event], now: int) -> Parts[list[Decision]]:
-    """Give a core these events, and empty the list. An event that may take long is the only one."""
+    """Give a core these events, and empty the list. If an event may take long, the list has only this event."""
     if not events:
         return []
     if _is_long(events[0]):

@@ -1,7 +1,7 @@
 """Checkpoints: the whole state of a core as bytes, from which another process makes an equal core.
 
-`server.state.pickled` says what the bytes are. Only a program whose classes have the same fields can read a checkpoint. `layout` is
-the digest of these fields.
+`server.state.pickled` says what the bytes are. Only a program whose classes have the same fields can read a checkpoint. `layout`
+is the digest of the fields of all these classes.
 """
 
 import dataclasses
@@ -28,16 +28,16 @@ from server.state.pickled import (
 )
 
 FORMAT: Final = 1
-"""The number of the form of checkpoints. A reader refuses any other."""
+"""The number of the form of checkpoints. A reader refuses any other number."""
 
 
 class Header(NamedTuple):
-    """The beginning of a checkpoint: the program that wrote it, and how many events and ticks the core had got."""
+    """The beginning of a checkpoint: the program that wrote it, and the number of events and ticks that the core had received."""
 
     version: str
     layout: str
     position: int
-    """The number of events and ticks that the core had got."""
+    """The number of events and ticks that the core had received."""
     decided: int
     """The number of decisions that the core had made."""
     at_ms: int
@@ -47,12 +47,12 @@ class Header(NamedTuple):
 
 
 def written(core: Core, header: Header) -> Iterator[bytes]:
-    """Yield the bytes of a checkpoint in parts. The core must not change meanwhile."""
+    """Yield the bytes of a checkpoint in parts. The core must not change while the parts are made."""
     return packed(frames_of(core, (FORMAT, *header)))
 
 
 def read(file: BinaryIO) -> tuple[Header, Core]:
-    """Return the header and a new core with the state of a checkpoint. Raise BadCheckpointError if it cannot be used."""
+    """Return the header and a new core with the state of a checkpoint. Raise BadCheckpointError if the checkpoint cannot be used."""
     frames = Frames(file)
     return _header(frames), loaded(frames, Core)
 

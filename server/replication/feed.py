@@ -52,17 +52,20 @@ class Follower:
     ) -> None:
         self.name = name
         self.process = process
-        """The unique name of the follower's process. A follower that acknowledges nothing has none."""
+        """The unique name of the follower's process. The name is empty for a follower that acknowledges nothing."""
         self.acknowledged = -1
-        """The position up to which the follower's core has got the input, as far as it has said; -1 if it has said nothing."""
+        """The position up to which the follower's core has received the input, by its last acknowledgement.
+
+        The position is -1 before the first acknowledgement.
+        """
         self.is_log = is_log
         """Whether this is the input log of the core itself, and no other core."""
         self.position = 0
-        """The position up to which the follower was sent the input. At first it is the position at which the follower joined."""
+        """The position up to which the follower was sent the input. At first this is the position at which the follower joined."""
         self.is_behind = False
         """Whether slices were dropped because too many bytes waited. If so, the follower has to join again."""
         self.wake = wake
-        """The function that makes the follower's stream look what there is to send."""
+        """The function that wakes the follower's stream, so that it sends the waiting slices."""
         self._waiting: deque[Slice] = deque()
         self._bytes = 0
 
@@ -87,7 +90,7 @@ class Follower:
         self.wake()
 
     def take(self) -> list[Slice]:
-        """Return the waiting slices. From now on they count as sent."""
+        """Return the waiting slices. From now on these slices count as sent."""
         taken = list(self._waiting)
         self._waiting.clear()
         self._bytes = 0
@@ -99,7 +102,7 @@ class Follower:
 class Feed:
     """The feed of one core. ``position`` and ``decided`` count from the core's first event.
 
-    After `adopt` they continue from the checkpoint.
+    After `adopt` the counts continue from the checkpoint.
     """
 
     def __init__(self, core: Core, version: str) -> None:
@@ -111,23 +114,23 @@ class Feed:
         self._joining: list[Follower] = []
         self.followers: list[Follower] = []
         self.cut_off = 0
-        """How many followers were too slow, and had to join again."""
+        """The number of followers that were too slow, and had to join again."""
         self.position = self.decided = self.now = 0
         self.terms: tuple[Term, ...] = ()
-        """The terms of the leaders of this core's input. The last one continues."""
+        """The terms of the leaders of this core's input. The last term has not ended."""
         self.next_due = core.next_due
 
     def join(self, follower: Follower) -> None:
         """Feed a follower from now on. If the core is within a slice, feed it from the next slice on.
 
-        The first slice after that can be read without the slices before it, by all followers.
+        All followers can read the first slice after the join without the slices before it.
         """
         self._joining.append(follower)
         if not self._is_amid:
             self._begin()
 
     def leave(self, follower: Follower) -> None:
-        """Stop feeding a follower. Count it if it was too slow."""
+        """Stop feeding a follower. Count the follower in `cut_off` if it was too slow."""
         self.cut_off += follower.is_behind
         for known in (self._joining, self.followers):
             if follower in known:
@@ -137,7 +140,7 @@ class Feed:
             self._new.clear()
 
     def renew(self) -> None:
-        """Let the next slice be readable without the slices before it."""
+        """Make the next slice readable without the slices before it."""
         if self._is_amid:
             self._is_renewing = True
         else:
@@ -159,7 +162,7 @@ class Feed:
 
     @property
     def assignment(self) -> Assignment | None:
-        """The partitions for which the core decides, None if it decides for all."""
+        """The partitions for which the core decides, or None if it decides for all partitions."""
         return self._core.state.assignment
 
     def header(self) -> CheckpointHeader:
@@ -170,13 +173,13 @@ class Feed:
         )
 
     def checkpoint(self) -> Iterator[bytes]:
-        """Yield the parts of a checkpoint of this moment. The core must not change meanwhile."""
+        """Yield the parts of a checkpoint of this moment. The core must not change while the parts are made."""
         return written(self._core, self.header())
 
     def adopt(self, core: Core, header: CheckpointHeader) -> None:
         """Take over the state of a checkpoint.
 
-        The core of this feed becomes that core, and the positions continue from those of the checkpoint.
+        The core of this feed takes over the state, and the positions continue from those of the checkpoint.
         """
         self._core.become(core)
         self.position, self.decided, self.now = header.position, header.decided, header.at_ms
@@ -188,7 +191,7 @@ class Feed:
 
     @property
     def term(self) -> str:
-        """The name of the last term, "" if this core has got nothing and does not lead."""
+        """The name of the last term, or "" if this core has received no input and does not lead."""
         return self.terms[-1].name if self.terms else ""
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
@@ -246,7 +249,7 @@ class Feed:
 def digest_of(decisions: Sequence[Decision]) -> bytes:
     """Return the digest of decisions, in their order.
 
-    Return b"" if there are none.
+    Return b"" if there are no decisions.
     """
     if not decisions:
         return b""
@@ -263,7 +266,7 @@ def digest_of(decisions: Sequence[Decision]) -> bytes:
 def _packed(kind: type, run: Sequence[Any]) -> bytes | None:
     """Return decisions of one kind as bytes, which are equal in every process for equal decisions.
 
-    Return None for decisions that MessagePack cannot hold, or whose parts have no order.
+    Return None for decisions that MessagePack cannot hold, or that have parts in no fixed order.
     """
     if kind in (Decided, ShadowDecided):
         return None
@@ -282,4 +285,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _PLACED: Final = itemgetter(
     *map(Placed._fields.index, ("rm_id", "partition", "key", "node_id", "queue"))
 )
-"""The fields of a placement that follow from the decision. The template of the ask is input, and by far the longest field."""
+"""The fields of a placement that the core decides or that identify the ask.
+
+The ask's template is left out: it is input, and by far the longest field.
+"""

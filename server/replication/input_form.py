@@ -1,9 +1,9 @@
 """The form in which the input of a core reaches its followers: the events and ticks of a slice, packed as MessagePack.
 
 A leader packs every event that its core gets, so packing must cost little. Events of one kind that follow each other are packed
-together, by compiled code, as rows of their fields. A template of asks is packed once; asks name it by its number. Rare events
-with nested values, such as configurations, are written as in a trace (`record/trace.py`). So are values that MessagePack
-cannot hold: whole numbers of more than 64 bits, and text that is no Unicode.
+together, by compiled code, as rows of their fields. A template of asks is packed once, and asks name the template by its number.
+Rare events with nested values, such as configurations, are written as in a trace (`record/trace.py`). Values that MessagePack
+cannot hold are also written as in a trace: whole numbers of more than 64 bits, and text that is no Unicode.
 
 Rows have no names of fields. The layout of a checkpoint includes the fields of all events and `FORMAT`, so that a leader and a
 follower that agree on the layout agree on this form.
@@ -23,7 +23,7 @@ from server.record.serialization import Fields, Forms, Scalar
 from server.record.trace import KINDS, SPECS_MAX
 
 FORMAT: Final = 2
-"""The number of this form. The form before it, 1, was the lines of a trace."""
+"""The number of this form. Form 1 was the lines of a trace."""
 _NESTED: Final = frozenset({ManagerRegistered, ConfigurationApplied})
 """The events that are always written as in a trace."""
 _SPEC: Final = "spec"
@@ -32,7 +32,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class BadInputError(Exception):
-    """The error of bytes that hold no input in this form. The text says why."""
+    """The error of bytes that hold no input in this form. The text of the error says why."""
 
 
 class Given(NamedTuple):
@@ -59,7 +59,7 @@ class _Frame(NamedTuple):
 
 
 class InputWriter:
-    """The packer of the input of one core. One `InputReader` must read all that it packs, in order."""
+    """The packer of the input of one core. One `InputReader` must read everything that the writer packs, in order."""
 
     def __init__(self) -> None:
         self._frames: list[_Frame] = []
@@ -111,7 +111,7 @@ class InputWriter:
 
 
 class InputReader:
-    """The reader of what one `InputWriter` packed."""
+    """The reader of the bytes that one `InputWriter` packed."""
 
     def __init__(self) -> None:
         self._specs: dict[int, AskSpec] = {}
@@ -168,7 +168,7 @@ class _Form:
         self.is_nested = kind in _NESTED
         hints = [*get_type_hints(kind).values()]
         self.spec_at = hints.index(AskSpec) if AskSpec in hints else None
-        """The position of the field that holds a template, or None."""
+        """The position of the field that holds a template, or None if there is no such field."""
         row: Any = kind
         if self.spec_at is not None:
             hints[self.spec_at] = int
@@ -192,7 +192,7 @@ class _Form:
 
 
 class _AsGiven:
-    """The form of a template whose caller puts the number in its place."""
+    """The form of a template that the caller has already replaced by its number. Only the number is written and read."""
 
     def write(self, value: Any) -> Any:  # noqa: ANN401 - as Form has it
         return value
@@ -216,7 +216,7 @@ def _packed(value: object) -> msgspec.Raw | None:
 
 
 def _frame(kind: str, at: int, packed: msgspec.Raw | None, plain: Sequence[Any] = ()) -> _Frame:
-    """Return a frame with packed rows, or with the values of JSON ``plain`` if there are none."""
+    """Return a frame with packed rows. If there are no packed rows, return a frame with the JSON values ``plain``."""
     if packed is not None:
         return _Frame(kind, at, is_plain=False, content=packed)
     line = canonical.line({"rows": [*plain]})
@@ -224,7 +224,7 @@ def _frame(kind: str, at: int, packed: msgspec.Raw | None, plain: Sequence[Any] 
 
 
 def _rows(frame: _Frame) -> list[Any]:
-    """Return the rows of a frame that is written as in a trace."""
+    """Return the rows of a frame whose content is JSON, as in the lines of a trace."""
     rows = canonical.parsed(_BYTES.decode(frame.content)).get("rows")
     if not isinstance(rows, list):
         raise BadLineError("it has no rows")

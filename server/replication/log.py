@@ -1,7 +1,7 @@
 """The form of an input log on an engine: the messages in their order, and the checkpoints beside them (design 7.4).
 
-A log holds the slices of the cores that led, one after the other. Each message names its *term*: the time during which one process
-led. A term begins with a message of its own. A slice that is too long for one message is written in several.
+A log holds the slices of the cores that led, one after the other. Each message names its *term*: the time during which one
+process led. A term begins with a separate message. A slice that is too long for one message is written in several messages.
 """
 
 import json
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from server.replication.feed import Slice
 
 NAME: Final = "evenhand"
-"""The name of a log if the address names none."""
+"""The name of a log if its address has no name."""
 PORT: Final = 4222
 SCHEMES: Final = ("nats", "tls")
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -34,7 +34,7 @@ _NO_DIGEST: Final = "-"
 
 
 class BadAddressError(Exception):
-    """The error of a text that is no address of a log. The text says why."""
+    """The error of a text that is no address of a log. The message says why."""
 
 
 class Address(NamedTuple):
@@ -51,7 +51,7 @@ class Address(NamedTuple):
 
 
 def address(text: str) -> Address:
-    """Return the address that a text names. Raise BadAddressError if it names none."""
+    """Return the address that a text names. Raise BadAddressError if the text is no address."""
     scheme, found, rest = text.partition("://")
     if not found or scheme not in SCHEMES:
         raise BadAddressError(f"{text!r} is no address of a log; {_FORM}")
@@ -79,7 +79,7 @@ def _server(text: str) -> str:
 
 
 class Access(NamedTuple):
-    """The address of a log, the text of the credentials file, and that of the certificate authority. A text may be ""."""
+    """The address of a log, the text of the credentials file, and the text of the certificate authority's file. A text may be ""."""
 
     address: Address
     credentials: str = ""
@@ -102,8 +102,8 @@ class Message(NamedTuple):
 class Begun(NamedTuple):
     """The beginning of a term. ``leader`` is the name of the core that leads, as users see it.
 
-    If the term ``continues`` the log, the leader had got everything before this message, and nothing else. Otherwise its state
-    is in a checkpoint of the same term.
+    If the term ``continues`` the log, the leader had received everything before this message, and nothing else. Otherwise its
+    state is in a checkpoint of the same term.
     """
 
     term: str
@@ -113,9 +113,9 @@ class Begun(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The facts about a checkpoint: the term in which it was made, and the number of the last message that it surely has.
+    """The facts about a checkpoint: the term in which it was made, and the number of the last message whose input it surely has.
 
-    The checkpoint may have the input of later messages too. ``made_ms`` is the time at which it was made.
+    The checkpoint may have the input of later messages too. ``made_ms`` is the time at which the checkpoint was made.
     """
 
     term: str
@@ -183,7 +183,7 @@ class Assembly:
     def take(self, message: Message) -> Begun | Slice | None:
         """Return the beginning of a term, or the slice that a message completes. Return None for any other message.
 
-        Parts that are not followed by the rest of their slice are dropped: their writer ended, or was refused.
+        Parts that are not followed by the rest of their slice are dropped, because their writer has ended or was refused.
         """
         headers = message.headers
         try:

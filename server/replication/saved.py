@@ -18,7 +18,7 @@ _MODE: Final = 0o600
 
 
 class Saved(NamedTuple):
-    """The state that an earlier run left. If it cannot be used, ``why_not`` says why."""
+    """The state that an earlier run left. If the state cannot be used, ``why_not`` says why."""
 
     header: Header | None = None
     core: Core | None = None
@@ -26,14 +26,15 @@ class Saved(NamedTuple):
 
 
 def write(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a checkpoint. Raise OSError on an error. The old file then stays as it is."""
+    """Write a checkpoint. Raise OSError on an error. After an error, the old file stays as it is."""
     whole_file.write(path, parts, _MODE)
 
 
 def read(path: Path) -> Saved:
     """Return the state that the file holds.
 
-    Return none, with the reason in ``why_not``, if the file cannot be used, and without a reason if there is no file.
+    If the file cannot be used, the result has no state, and ``why_not`` has the reason. If there is no file, ``why_not`` is
+    empty.
     """
     try:
         with whole_file.opened(path) as file:

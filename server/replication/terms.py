@@ -1,7 +1,8 @@
-"""The terms of leaders, by which a position is compared with the input that a core has got.
+"""The terms of leaders, by which a position is compared with the input that a core has received.
 
 A *term* begins when a core begins to lead, and ends when another core does. A position alone is a number that any core reaches. A
-position with its term identifies one state: every core with that term has the same input up to the position, or has lost it.
+position with its term identifies one state: every core with that term has the same input up to the position, or has lost this
+input.
 """
 
 import enum
@@ -23,9 +24,10 @@ class Term(NamedTuple):
 
 
 class Reach(enum.Enum):
-    """How the input of a core compares with a position.
+    """The relation between the input of a core and a position.
 
-    GOT: the core has it. BEHIND: not yet. LOST: a later leader began without it. UNKNOWN: the core does not know the term.
+    GOT: the core has the input up to the position. BEHIND: the core does not have it yet. LOST: a later leader began without this
+    input. UNKNOWN: the term is not among the terms that the core has recorded.
     """
 
     GOT = "got"
@@ -42,7 +44,8 @@ def begun(terms: Sequence[Term], name: str, position: int) -> tuple[Term, ...]:
 def reach(terms: Sequence[Term], have: int, position: int, name: str) -> Reach:
     """Return how a core with these terms, which has got ``have`` events and ticks, compares with a position of a term.
 
-    Without the name of a term only the numbers are compared. A process may have led more than once.
+    Without the name of a term only the numbers are compared. A process that led more than once has several terms with the same
+    name.
     """
     ends = [*(one.begins for one in terms[1:]), max(have, position)]
     own = [(one.begins, end) for one, end in zip(terms, ends, strict=False) if one.name == name]

@@ -32,7 +32,7 @@ class Tls(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The files of TLS, roles and tokens. All are optional. `checked` refuses combinations that contradict each other."""
+    """The files of TLS, roles and tokens. All files are optional. `checked` refuses combinations that contradict each other."""
 
     insecure: bool = False
     tls_cert: Path | None = None
@@ -48,7 +48,7 @@ class Access:
 
     @property
     def public_files(self) -> list[Path]:
-        """The other files that decide who may reach the port."""
+        """The files that decide which callers may reach the port, and that hold no secret."""
         files = (self.tls_cert, self.tls_client_ca, self.roles_file)
         return [one for one in files if one is not None]
 
@@ -87,8 +87,8 @@ class Access:
     def open_to_all(self) -> bool:
         """Whether a caller without a token counts as an operator.
 
-        This holds only without TLS: on loopback, or if --insecure says that the network is trusted. With --insecure and a tokens
-        file, callers need a token.
+        Such a caller counts only without TLS: on loopback, or if --insecure says that the network is trusted. With --insecure and
+        a tokens file, callers need a token.
         """
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
 
@@ -100,11 +100,14 @@ class Access:
         return Roles({}) if self.roles_file is None else _told(self.roles_file, roles)
 
     def tokens(self) -> Mapping[bytes, Caller]:
-        """Return callers by token, none without a tokens file. Raise BadOptionError if the file cannot be used."""
+        """Return the callers of the tokens file by the digest of their token, or no callers if no file is given.
+
+        Raise BadOptionError if the file cannot be used.
+        """
         return {} if self.tokens_file is None else _told(self.tokens_file, tokens)
 
     def tls(self) -> Tls | None:
-        """Return TLS for the ports. Return None without a certificate. Raise BadOptionError if the files cannot be used."""
+        """Return the TLS settings of the ports, or None if no certificate is given. Raise BadOptionError if the files cannot be used."""
         if self.tls_cert is None or self.tls_key is None:
             return None
         certificate = read_private(self.tls_cert)
@@ -120,10 +123,11 @@ class Access:
         )
 
     def _context(self) -> ssl.SSLContext:
-        """Return the TLS of the metrics endpoint. Raise BadOptionError if certificate, key or client authority cannot be used."""
+        """Return the TLS context of the metrics endpoint. Raise BadOptionError if certificate, key or client authority cannot be used."""
         assert self.tls_cert is not None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # A resumed session would keep the client authority and the server certificate of the time when it began.
+        # A resumed TLS session would keep the client authority and the server certificate that were in force when the
+        # session began.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         try:
@@ -178,7 +182,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_private(file: Path) -> bytes:
-    """Return the bytes of a file that decides about access.
+    """Return the bytes of a file that controls access to the ports.
 
     Raise BadOptionError if the file cannot be read, or if other users may change it.
     """

@@ -1,7 +1,8 @@
-"""The waiting of decisions until a follower has them: `evenhand serve --follower-acknowledges` (design 7.8).
+"""The delay of decisions until a follower has them, as `evenhand serve --follower-acknowledges` requests (design 7.8).
 
-The decisions of a slice (`server.rpc.pump`) are sent when a follower has acknowledged the slice. A follower that takes too long is
-not waited for again until it has caught up, so that a slow follower delays decisions once and not at every slice.
+The decisions of a slice (`server.rpc.pump`) are sent when a follower has acknowledged the slice. If a follower takes too long,
+later slices do not wait for this follower until it has caught up. A slow follower thus delays decisions once and not at every
+slice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,17 +24,20 @@ class Acknowledged:
         self._decided = feed.decided
         self._before = 0
         self.slices = dict.fromkeys(("acknowledged", "late", "alone"), 0)
-        """The number of slices with decisions by what was known when they were sent: a follower had the slice; none had it in time;
-        or no follower was level."""
+        """The number of slices with decisions, by the outcome of the wait.
+
+        `acknowledged`: a follower acknowledged the slice. `late`: no follower acknowledged the slice in time. `alone`: no
+        follower had all input before the slice, so the slice did not wait.
+        """
         self._asking = ExitStack()
         self._asking.enter_context(acknowledgements.asking())
 
     def close(self) -> None:
-        """Ask followers for nothing any longer."""
+        """Stop asking followers for acknowledgements."""
         self._asking.close()
 
     async def before_leaving(self) -> None:
-        """Wait until a follower that was level before this slice has got it, or until the time is up.
+        """Wait until a follower that had all input before this slice has acknowledged the slice, or until the time is up.
 
         A slice without decisions does not wait.
         """

@@ -1,6 +1,6 @@
-"""Acknowledgements: what a follower says about the input that its core has got, and how its leader waits for it.
+"""Acknowledgements: the messages in which a follower says how much input its core has received, and the leader's wait for them.
 
-A leader asks for acknowledgements only while something waits for them. Otherwise followers send nothing.
+A leader asks for acknowledgements only while a task of the leader waits for them. Otherwise followers send nothing.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Acknowledgements:
             one.wake()
 
     def received(self, process: str, position: int) -> None:
-        """Record that the core of a process has got the input up to a position."""
+        """Record that the core of a process has received the input up to a position."""
         for one in self._feed.followers:
             if process and one.process == process:
                 one.acknowledged = max(one.acknowledged, position)
@@ -62,9 +62,9 @@ class Acknowledgements:
     async def reached(
         self, candidates: Callable[[], Sequence[Follower]], position: int, seconds: float
     ) -> Follower | None:
-        """Return the first of the candidates that has acknowledged a position.
+        """Return the first candidate that has acknowledged a position.
 
-        Return None if there is no candidate any more, or if none has acknowledged it after ``seconds``.
+        Return None if no candidate is left, or if no candidate has acknowledged the position after ``seconds``.
         """
         with suppress(TimeoutError), self.asking():
             async with asyncio.timeout(seconds):
@@ -77,7 +77,7 @@ class Acknowledgements:
 
 
 class Acknowledging:
-    """The acknowledgements that a follower sends to one leader. Of several that wait only the last one is sent."""
+    """The acknowledgements that a follower sends to one leader. If several acknowledgements wait, only the last one is sent."""
 
     def __init__(
         self, channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...], process: str
@@ -93,12 +93,15 @@ class Acknowledging:
         self._wake = asyncio.Event()
 
     def got(self, position: int) -> None:
-        """Acknowledge that the core of this follower has got the input up to a position."""
+        """Acknowledge that the core of this follower has received the input up to a position."""
         self._position = position
         self._wake.set()
 
     async def run(self) -> None:
-        """Send acknowledgements until cancelled. What cannot be sent is dropped: the leader asks again."""
+        """Send acknowledgements until cancelled.
+
+        Drop an acknowledgement that cannot be sent, because the next acknowledgement has a later position.
+        """
         while True:
             await self._wake.wait()
             self._wake.clear()

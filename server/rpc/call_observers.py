@@ -1,4 +1,7 @@
-"""The observers of calls and of the messages of streams. They make spans if spans are exported, and free the memory of ended calls."""
+"""The observers of calls and of the messages of streams.
+
+The observers make spans if spans are exported, and free the memory of ended calls.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -11,7 +14,7 @@ from server.rpc.sessions import Kind
 
 
 def hearing(traces: Traces | None, clock: Callable[[], int]) -> Received:
-    """Return the observer of messages. If spans are exported, it makes a span for each message."""
+    """Return the observer of messages. If spans are exported, the observer makes a span for each message."""
 
     def hear(kind: Kind, objects: int, context: Context) -> None:
         if traces is not None:

@@ -26,7 +26,7 @@ MOST: Final[Mapping[str, int]] = {
     READS: limits.CALLER_READS_MAX,
     REFLECTIONS: limits.CALLER_REFLECTIONS_MAX,
 }
-"""The largest number of calls that one caller may have open at once, by kind. Health needs no role, so it has no entry."""
+"""The largest number of calls that one caller may have open at once, by kind. Health checks need no role, so their kind has no entry."""
 
 MOST_IN_ALL: Final[Mapping[str, int]] = {
     STREAMS: limits.STREAMS_MAX,
@@ -41,7 +41,7 @@ MOST_IN_ALL: Final[Mapping[str, int]] = {
 """The largest number of calls that all callers together may have open at once, by kind."""
 
 _COUNTED_THERE: Final = frozenset({STREAMS, WATCHES, HEALTH_WATCHES})
-"""The kinds of calls whose total is limited where they are served: in `sessions`, `evenhand/watchers` and `probes`."""
+"""The kinds of calls whose total is limited in other modules: `sessions`, `evenhand/watchers` and `probes`."""
 
 
 class OpenCalls:
@@ -57,9 +57,10 @@ class OpenCalls:
 
     @contextmanager
     def counted(self, method: str, caller: Caller) -> Iterator[None]:
-        """Count a call while it is open. Raise CallError if too many are open.
+        """Count a call while it is open. Raise CallError if too many calls of the kind are open.
 
-        On a port that is open to all, callers cannot be told apart. On such a port only the limit for all callers together applies.
+        On a port that is open to all, callers cannot be told apart. On an open port only the limit for all callers together
+        applies.
         """
         kind = kind_of(method)
         is_known = caller is not LOCAL_OPERATOR and kind in MOST
@@ -80,7 +81,7 @@ class OpenCalls:
 
 
 def kind_of(method: str) -> str:
-    """Return the kind of a call by its method, such as `/si.v1.Scheduler/UpdateNode`."""
+    """Return the kind of the calls of a method, such as `/si.v1.Scheduler/UpdateNode`."""
     service, _, name = method.rpartition("/")
     if method in OPEN:
         return HEALTH_WATCHES if name == "Watch" else CHECKS

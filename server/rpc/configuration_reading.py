@@ -1,13 +1,13 @@
-"""The readings of configurations outside the event loop, so that a slow reading does not delay other calls for long.
+"""The reading of configurations outside the event loop, so that a slow reading does not delay other calls for long.
 
-A separate process reads long texts. Measurements showed that a thread is not enough: parts of PyYAML and of the schema
-check (`server.config.shape`) hold Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was
-read, the event loop stood still for up to 297 ms with a thread, and for 5 ms with the process. This was measured with 2
-processors. With a thread on a loaded machine, the loop stood still for 4.3 s. The process starts with the first long
-text and ends with the server. Reading a short text on the loop costs less than sending it to the process.
+A separate process reads long texts. Measurements showed that a thread is not enough: parts of PyYAML and of the schema check
+(`server.config.shape`) hold Python's interpreter lock without a pause. While a text of 60,000 queues (1.2 MB) was read, the event
+loop stood still for up to 297 ms with a thread, and for 5 ms with the process. These times were measured with 2 processors. With
+a thread on a loaded machine, the loop stood still for 4.3 s. The process starts with the first long text and ends with the
+server. Reading a short text on the loop costs less than sending it to the process.
 
-A text that takes longer than `FIRST_READING_S` is stopped. A second process, which reads such texts one after another,
-reads it again from its beginning.
+A text that takes longer than `FIRST_READING_S` is stopped. A second process, which reads such slow texts one after another, reads
+the text again from its beginning.
 """
 
 import asyncio
@@ -41,12 +41,15 @@ from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller
 _WHAT: Final = "configurations being read"
 _BUFFER_BYTES: Final = 1 << 20
 _ENDS_MAX: Final = 2
-"""The number of times that the process may end before its text counts as the cause. Its first end may have another reason."""
+"""The number of times that the process may end while it reads one text. After that, the text counts as the cause.
+
+The first end may have another cause.
+"""
 _PROGRAM: Final = (
     "import sys; sys.path[:] = sys.argv[1:]; from server.config.worker import main; main()"
 )
 COMMAND: Final = (sys.executable, "-c", _PROGRAM)
-"""The command that starts the process. The module search paths are appended to it."""
+"""The command that starts the process. The module search paths are appended to the command."""
 
 
 class _Reader:
@@ -59,7 +62,7 @@ class _Reader:
         """Make a reader. Without ``stays``, its process ends after each text, which frees the process's memory."""
         self._command = command
         self._stays = stays
-        self._turn = asyncio.Lock()  # fair: the first to ask reads first
+        self._turn = asyncio.Lock()  # The lock is fair: the first task that waits reads first.
         self.process: asyncio.subprocess.Process | None = None
 
     async def read(self, message: bytes, seconds: float) -> bytes:
@@ -93,7 +96,7 @@ class _Reader:
             await process.wait()
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """Start a process and wait until it says that it is ready. Raise CallError if it cannot start or is not ready in time."""
+        """Start a process and wait until it says that it is ready. Raise CallError if the process cannot start or is not ready in time."""
         try:
             process = self.process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -149,9 +152,9 @@ class Readings:
 
     @contextlib.asynccontextmanager
     async def _in_order(self, order: str) -> AsyncIterator[None]:
-        """Wait for the earlier readings of this order, and make later ones wait for this one.
+        """Wait for the earlier readings of this order, and make later readings of the order wait for this reading.
 
-        Without an order, no reading waits.
+        A reading without an order does not wait.
         """
         if not order:
             yield
@@ -161,7 +164,7 @@ class Readings:
 
     @contextlib.contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
-        """Count a reading while it runs. Raise CallError if there are too many.
+        """Count a reading while it runs. Raise CallError if there are too many readings.
 
         On an open port, callers cannot be told apart, and only the limit for all readings together applies.
         """
@@ -176,7 +179,7 @@ class Readings:
             self._callers.remove(caller)
 
     async def _read(self, text: str, source: str) -> Loaded:
-        """Return the result of the first process, or of the second one if the first takes too long or ends."""
+        """Return the result of the first process. If the first process takes too long or ends, return the result of the second process."""
         message = packed((text, source))
         answer, ends = None, 0
         with contextlib.suppress(TimeoutError):
@@ -194,7 +197,7 @@ class Readings:
 
 
 async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
-    """Return the answer and 0, or None and 1 if the process ended without an answer. Raise TimeoutError if it takes too long."""
+    """Return the answer and 0, or None and 1 if the process ended without an answer. Raise TimeoutError if the process takes too long."""
     try:
         return await reader.read(message, seconds), 0
     except (EOFError, ConnectionError):

@@ -1,10 +1,9 @@
 """The reads that are answered in copies of this process, so that no read delays a decision.
 
-A copy is a child process made by `fork` between two slices of the pump. A copy has the whole core as of that moment,
-and shares memory with its parent until one of them writes to it. The copy answers the questions that it was given, and
-ends. A fork stops the parent for 1.5 ms with 50,000 pods. A copy runs at a lower priority than its parent and has a
-time limit. When memory is short, the kernel ends a copy first. A copy uses nothing of gRPC, whose threads do not exist
-in the child. Answers are sent through a pipe.
+A copy is a child process made by `fork` between two slices of the pump. A copy has the whole core as of the fork. Copy and parent
+share memory until one of the two processes writes to it. The copy answers its questions, and ends. A fork stops the parent for
+1.5 ms with 50,000 pods. A copy runs at a lower priority than its parent and has a time limit. When memory is short, the kernel
+ends a copy first. A copy uses nothing of gRPC, whose threads do not exist in the child. Answers are sent through a pipe.
 """
 
 import asyncio
@@ -39,11 +38,14 @@ _HEADER: Final = struct.Struct("!IBI")
 _REST: Final = 20
 """The pause between two forks, in multiples of the last fork's duration, so that forks take at most 5 % of the time."""
 _GATHER_S: Final = 0.001
-"""The time in seconds for which a question waits for others, because a client asks several at the same time."""
+"""The time in seconds for which a question waits for further questions, because a client asks several questions at the same time."""
 _QUICK_S: Final = 0.05
-"""The time in seconds that the questions of a copy may take, by the latest answer of each method, for a copy to take more questions."""
+"""The seconds that the questions of a copy may take in all if the copy takes more than its share of the questions.
+
+The time of a question is estimated: it is the time of the latest answer to the same method.
+"""
 _PRIORITY: Final = 10
-"""The nice value of a copy, added to its parent's."""
+"""The amount by which the nice value of a copy is higher than that of its parent."""
 _FIRST_OWN_DESCRIPTOR: Final = 3
 """The first file descriptor after the standard streams."""
 
@@ -51,9 +53,9 @@ _FIRST_OWN_DESCRIPTOR: Final = 3
 class _Outcome(IntEnum):
     ANSWER = 0
     FAILURE = 1
-    """A pickled CallError."""
+    """The answer is a pickled CallError."""
     DEFECT = 2
-    """The traceback of an unexpected exception, in UTF-8."""
+    """The answer is the traceback of an unexpected exception, in UTF-8."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +98,7 @@ class _Copy:
         return any(one.wanted for one in self.questions[self.answered :])
 
     def end(self) -> None:
-        """Kill the process. A second call does nothing: once the parent has waited for it, its id may belong to another process."""
+        """Kill the process. A second call does nothing, because another process may have the same process id by then."""
         if not self.ended:
             self.ended = True
             os.kill(self.pid, signal.SIGKILL)
@@ -105,9 +107,9 @@ class _Copy:
 class Copies:
     """The pool of copies that answer questions. All methods are called in the event loop.
 
-    If a copy can be made now, it answers a question at once, together with those that arrive within `_GATHER_S`. Questions
-    that arrive while no copy can be made are answered by the next copies. Equal questions are answered once. The waiting
-    questions are divided among the copies that may be made, and a copy also takes further ones that are quick.
+    If a copy can be made now, it answers a question at once, together with the questions that arrive within `_GATHER_S`.
+    Questions that arrive while no copy can be made are answered by the next copies. Equal questions are answered once. The
+    waiting questions are divided among the copies that may be made. A copy also takes further questions that are quick to answer.
     """
 
     apart = True
@@ -118,9 +120,12 @@ class Copies:
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[Question, _Waiting] = {}
         self._took: dict[str, float] = {}
-        """The seconds that the latest answer of each method took, or at least took if its copy ended before."""
+        """The seconds that the latest answer of each method took.
+
+        If the copy ended before the answer, these are the seconds until its end.
+        """
         self.running: dict[_Copy, asyncio.Task[None]] = {}
-        """The copies that have not ended yet, each with the task that follows it."""
+        """The copies that have not ended yet, each with the task that reads its answers."""
         self._open = 0
         self._held = self._closed = False
 
@@ -149,7 +154,7 @@ class Copies:
         self._held = True
 
     def go_on(self) -> None:
-        """Resume making copies. If a question waits and the limits allow a copy, make one at once."""
+        """Resume making copies. If a question waits and the limits allow a copy, make a copy at once."""
         self._held = False
         self._make()
 
@@ -195,7 +200,10 @@ class Copies:
             self._fork(self._chosen(-(-len(self._waiting) // free)))
 
     def _chosen(self, share: int) -> list[_Waiting]:
-        """Take the questions of the next copy: the first `share`, and further quick ones. The copy answers the quickest first."""
+        """Remove the questions of the next copy from those that wait, and return them, the quickest first.
+
+        A copy gets the first ``share`` questions, and further questions that are quick to answer.
+        """
         chosen: list[_Waiting] = []
         whole = 0.0
         for one in list(self._waiting.values()):
@@ -232,7 +240,7 @@ class Copies:
         self.running[copy] = asyncio.create_task(self._follow(copy))
 
     async def _follow(self, copy: _Copy) -> None:
-        """Pass on the answers of a copy, then kill it. The question that it left without an answer gets an error."""
+        """Pass on the answers of a copy, then kill the copy. If the copy left a question without an answer, that question gets an error."""
         failure: CallError | None = None
         try:
             async with asyncio.timeout(COPY_S_MAX):
@@ -252,7 +260,7 @@ class Copies:
                 self._make()
 
     def _leave(self, copy: _Copy, failure: CallError) -> None:
-        """Fail the question that a copy examined when it ended. The questions behind it wait for another copy."""
+        """Fail the question on which a copy worked when the copy ended. The later questions of this copy wait for another copy."""
         if copy.answered == len(copy.questions):
             return
         examined, *behind = copy.questions[copy.answered :]
@@ -365,7 +373,7 @@ def _answer_all(pipe: int, questions: Sequence[_Waiting]) -> NoReturn:
 
 
 def _settle_in(pipe: int) -> None:
-    os.nice(_PRIORITY)  # first of all: until then, a copy and the core have the same priority
+    os.nice(_PRIORITY)  # Until this call, the copy has the priority of the core.
     give_way()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -374,7 +382,7 @@ def _settle_in(pipe: int) -> None:
     # descriptors.
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor >= _FIRST_OWN_DESCRIPTOR and descriptor != pipe:
-            with contextlib.suppress(OSError):  # listdir has closed its own
+            with contextlib.suppress(OSError):  # `listdir` has closed the descriptor that it used.
                 os.close(descriptor)
     resource.setrlimit(resource.RLIMIT_CPU, (COPY_CPU_S_MAX, COPY_CPU_S_MAX + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # SIGXCPU would write the memory to disk.

@@ -52,7 +52,9 @@ class Dispatch:
         self._placements = PlacementEncoder()
 
     def send(self, decisions: Decisions) -> None:
-        """Put every decision into its outbox, in order. Only states of asks are kept apart from the other decisions (see `Outbox`).
+        """Put every decision into its outbox, in order.
+
+        Only the states of asks are stored separately from the other decisions (see `Outbox`).
 
         A decision is dropped if its manager has no outbox or if that outbox has spilled.
         """

@@ -72,7 +72,7 @@ OPTIONS: Final[Sequence[tuple[str, int]]] = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # A shim with several cores asks twice a second whether its core is there.
+    # A shim with several cores checks twice a second whether its core can be reached.
     ("grpc.http2.min_ping_interval_without_data_ms", 200),
     # Two cores on one port would silently divide its clients between them.
     ("grpc.so_reuseport", 0),
@@ -99,7 +99,7 @@ SERVICE_NAMES: Final = tuple(str(service.full_name) for service in _SERVICES)
 class Holding(Protocol):
     """The object that holds decisions back until they may be sent.
 
-    ``tell`` is called when that wait takes long, and when the wait is over.
+    ``tell`` is called when decisions have been held back for long, and when they may be sent again.
     """
 
     tell: Callable[[bool], object]
@@ -126,16 +126,19 @@ class Setting:
     reads: Reads = field(default_factory=InPlace)
     keeping: Keeping = field(default_factory=NotKept)
     feed: Feed | None = None
-    """The feed of followers. Without one, the endpoint makes its own."""
+    """The feed of followers. Without a feed, the endpoint makes its own feed."""
     replica: Replica = field(default_factory=Replica)
     history: Address | None = None
     """The address of the history's database, None if the core keeps no history."""
     acknowledged_s: float = 0.0
-    """The seconds that decisions wait until a follower has them; 0 if they do not wait."""
+    """The seconds that decisions wait until a follower has them, or 0 if decisions do not wait."""
 
 
 class End(enum.Enum):
-    """How the work of a core ended. FORCED: it was cancelled, perhaps amid a change of the state, or has not ended yet."""
+    """The way in which the work of a core ended.
+
+    FORCED: the work was cancelled, perhaps in the middle of a change of the state, or has not ended yet.
+    """
 
     ORDERLY = "orderly"
     FORCED = "forced"
@@ -175,12 +178,12 @@ class Endpoint:
         )
         self._acknowledged = self._waiting(setting.acknowledged_s)
         self.reads = setting.reads
-        """The reads of this core, in copies of the process if it can be forked."""
+        """The reads of this core, which run in copies of the process if the process can be forked."""
         self._guard = Guard(setting.identities, setting.called, self.pump.now)
         self._probes_guard = Guard(setting.identities, setting.called, self.pump.now)
         """The guard of the health port.
 
-        This guard counts its calls separately, so that callers of the other port take no place from a probe.
+        This guard counts its calls separately, so that calls to the other port never use up the limit for probes.
         """
         self.pump.checks = lambda: self._guard.checks() + self._probes_guard.checks()
         self._guard.refusal = setting.replica.refusal
@@ -192,7 +195,10 @@ class Endpoint:
         self._add_services(core, feed, setting)
 
     def _waiting(self, seconds: float) -> Acknowledged | None:
-        """Let decisions wait for a follower for at most `seconds`, and return the object that waits. With 0 seconds nothing waits, and the result is None."""
+        """Make decisions wait for a follower for at most `seconds`, and return the object that waits.
+
+        With 0 seconds decisions do not wait, and the result is None.
+        """
         if not seconds:
             return None
         wait = Acknowledged(self.feed, self.handing.acknowledgements, seconds)
@@ -200,9 +206,9 @@ class Endpoint:
         return wait
 
     def follow(self, joining: Opened) -> None:
-        """Let `run` begin by following a leader, unless this core leads already.
+        """Make `run` begin by following a leader, unless this core already leads.
 
-        The core then decides nothing until a manager registers.
+        A core that follows decides nothing until a manager registers with it.
         """
         if self.replica.state is not State.LEADER:
             applier = Applier(self.feed, self._decider)
@@ -216,7 +222,7 @@ class Endpoint:
             self._servicer.reach = followed.reach
 
     async def run(self) -> None:
-        """Decide until stopped. A core that follows another one decides only while it leads.
+        """Decide until stopped. A core that follows another core decides only while it leads.
 
         Raise an exception that the core raises.
         """
@@ -235,7 +241,7 @@ class Endpoint:
             self.replica.leads.set()
             await self.pump.run()
             return
-        # Later, the feed has the table of the leader.
+        # The table is read now, because the feed has the leader's table as soon as this core follows a leader.
         beginning = LeadershipTaken(assignment=self.feed.assignment)
         while not self.pump.stopping:
             await following.run()
@@ -323,11 +329,11 @@ class Endpoint:
         return self._guard.identities
 
     def renew(self, identities: Identities) -> int:
-        """Put the identities in force and return how many open calls end because of that."""
+        """Put the identities in force, and return how many open calls end because of the change."""
         return self._guard.renew(identities)
 
     def gauges(self) -> Iterable[Gauge]:
-        """Return the metrics of decisions that wait for followers, none if they do not wait."""
+        """Return the metrics of decisions that wait for followers. If decisions do not wait, there are no such metrics."""
         return () if self._acknowledged is None else self._acknowledged.gauges()
 
     def _hold(self, held: bool) -> None:  # noqa: FBT001
@@ -342,7 +348,7 @@ class Endpoint:
         """
         self._health.finish()
         self._guard.draining = True
-        with self.handing.acknowledgements.asking():  # keeps the streams of followers open
+        with self.handing.acknowledgements.asking():  # This keeps the streams of followers open.
             self.pump.stop()
             if self._following is not None:
                 self._following.stop()
@@ -379,7 +385,7 @@ class Endpoint:
 def _in_turn(
     first: Callable[[], Awaitable[None]] | None, second: Callable[[], Awaitable[None]]
 ) -> Callable[[], Awaitable[None]]:
-    """Return the function that waits for both, one after the other."""
+    """Return a function that awaits ``first``, if it is given, and then ``second``."""
 
     async def wait() -> None:
         if first is not None:

@@ -17,7 +17,7 @@ def epoch_head(epoch: int) -> bytes:
 
 
 def stream_epoch(context: Context) -> int:
-    """Return the epoch in the metadata of a call. Return 0 if the metadata has none that can be read."""
+    """Return the epoch in the metadata of a call. Return 0 if the metadata has no readable epoch."""
     for key, value in context.invocation_metadata() or ():
         text = value if isinstance(value, str) else ""
         if key == METADATA_KEY and text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:

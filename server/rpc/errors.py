@@ -4,7 +4,8 @@ Every failure carries an ErrorInfo with a stable reason of the domain `evenhand`
 An error about a missing object carries the object's name.
 
 A status travels in headers. A client that gets more than 8 KiB of headers drops the call and never sees the reason. Quoted texts
-are therefore shortened. If there are many violations, the status carries the first ones and the number of the others.
+are therefore shortened. If there are many violations, the status carries the first violations and the number of further
+violations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,10 @@ _SAFE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
 class CallError(Exception):
-    """The error that ends a call with a status. Handlers raise it, and the interceptor sends the status. A long message is shortened."""
+    """The error that ends a call with a status. Handlers raise this error, and the interceptor sends the status.
+
+    A long message is shortened.
+    """
 
     def __init__(
         self,
@@ -133,8 +137,8 @@ def stale_configuration(
 ) -> CallError:
     """Return the error of a configuration made from a revision no longer in force.
 
-    ``changes`` are the differences since that revision, None if they are not known. Only an operator gets the source of the
-    configuration in force, which may name a manager or a file of another caller.
+    ``changes`` are the differences since that revision, or None if the differences are not known. Only an operator gets the
+    source of the configuration in force, which may name a manager or a file of another caller.
     """
     now = shortened(str(revision), 2 * NAME_BYTES_MAX)
     when = f" since {date(revision.at_ms)} {time_of_day(revision.at_ms)}" if revision.at_ms else ""
@@ -185,7 +189,7 @@ def another_instance(rm_id: str, last: str) -> CallError:
 def epoch_old(message: str, epoch: int, *, connected: bool) -> CallError:
     """Return the error of a process after which another process was elected as the shim (design 7.2).
 
-    ``epoch`` is the epoch that the core knows. ``connected`` says whether the process of this epoch is connected.
+    ``epoch`` is the latest epoch that the core has recorded. ``connected`` says whether the process of this epoch is connected.
     """
     facts = {"epoch": str(epoch), "connected": "true" if connected else "false"}
     return CallError(grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_OLD", message, facts=facts)
@@ -206,7 +210,7 @@ def too_many(what: str, limit: int) -> CallError:
 
 
 def reading_took_long(seconds: float) -> CallError:
-    """Return the error that a configuration took too long to read. The process that read it was ended."""
+    """Return the error that a configuration took too long to read. The process that read the configuration was ended."""
     message = (
         f"the configuration was not read within {seconds:g} s: make it smaller, nothing was changed"
     )
@@ -214,7 +218,10 @@ def reading_took_long(seconds: float) -> CallError:
 
 
 def reading_ended() -> CallError:
-    """Return the error of a configuration with which two processes in a row ended while they read it. The text is therefore at fault."""
+    """Return the error of a configuration that ended two processes in a row while they read it.
+
+    The text of the configuration counts as the cause.
+    """
     message = (
         "two processes ended while they read this configuration, it probably needs more memory than they may have: make it "
         "smaller; nothing was changed"
@@ -231,7 +238,7 @@ def reading_failed() -> CallError:
 
 
 def draining(follower: str = "", process: str = "") -> CallError:
-    """Return the error that the server stops. A retry finds the next server.
+    """Return the error that the server stops. If the client tries again, it reaches the next server.
 
     If a follower has the whole input, the facts have the names of the follower and of its process.
     """

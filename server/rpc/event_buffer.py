@@ -38,7 +38,7 @@ _NAMED_MAX: Final = 3
 
 
 class Record(NamedTuple):
-    """A decision in words and names, for users."""
+    """A decision as users read it: with names, a reason code and a sentence."""
 
     kind: str
     subject: str
@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 
 
 class History:
-    """The last `EVENTS_KEPT_MAX` decisions. The pump reports them."""
+    """The last `EVENTS_KEPT_MAX` decisions. The pump reports each decision to this object."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -110,13 +110,19 @@ class History:
         """Do nothing."""
 
     def after(self, number: int) -> Iterator[Entry]:
-        """Yield the entries with a greater number, oldest first. Earlier entries are not read: streams look many times a second."""
+        """Yield the entries whose number is greater than ``number``, oldest first.
+
+        Earlier entries are not read, because streams call this method many times a second.
+        """
         later = list(islice(reversed(self._entries), max(self.last - number, 0)))
         for entry in reversed(later):
             yield Entry(*entry)
 
     def kinds_after(self, number: int) -> list[str]:
-        """Return the kinds of all entries with a greater number, sorted by name. The entries need not be kept any more."""
+        """Return the kinds of all entries whose number is greater than ``number``, sorted by name.
+
+        Entries that have been dropped count, too.
+        """
         return sorted(kind for kind, latest in self._latest.items() if latest > number)
 
     @property
@@ -128,7 +134,11 @@ class History:
         return self._entries[0][0] if self._entries else self.last + 1
 
     def _count(self, word: str, found: Iterable[Decision]) -> None:
-        """Add decisions of one kind to the totals. Almost always all these decisions are of one partition."""
+        """Add decisions of one kind to the totals.
+
+        Neighbouring decisions of one partition are added in one step, because the decisions of a batch are nearly always of one
+        partition.
+        """
         for partition, alike in groupby(map(_PARTITION, found)):
             self.totals[word, partition] += len(list(alike))
 
@@ -299,10 +309,10 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def kind_of(decision: Decision) -> str:
-    """Return the kind of the record of a decision. This takes a fraction of the time of the record itself."""
+    """Return the kind that the record of a decision has. Finding the kind takes a fraction of the time that making the record takes."""
     return decision.kind if isinstance(decision, Noted) else _KINDS[type(decision)]
 
 
 def record(decision: Decision) -> Record:
-    """Return the decision in words and names, for users."""
+    """Return the record of a decision, for users."""
     return _RECORDS[type(decision)](decision)

@@ -1,4 +1,4 @@
-"""A core that follows a leader (design 7.3). It has the leader's state and answers reads. When a manager registers, it leads.
+"""A core that follows a leader and answers reads (design 7.3). When a manager registers with this core, the core leads.
 
 The cores do not elect a leader. The resource manager chooses a core and registers there, which makes that core the leader. A core
 without leaders to follow leads from its start.
@@ -74,10 +74,10 @@ LEADING: Final = frozenset(
 
 
 class State(enum.StrEnum):
-    """The work of a core.
+    """The role of a core among several cores.
 
-    LEADER: it decides. FOLLOWER: it follows a leader. JOINING: it tries to join a leader and has no state yet. RESTORED: it has the
-    state of an earlier run, and waits for a manager to register.
+    LEADER: the core decides. FOLLOWER: the core follows a leader. JOINING: the core tries to join a leader and has no state yet.
+    RESTORED: the core has the state of an earlier run, and waits for a manager to register.
     """
 
     LEADER = "leader"
@@ -94,7 +94,7 @@ class Opened(NamedTuple):
     credentials: grpc.ChannelCredentials | None
     metadata: tuple[tuple[str, str], ...]
     renew: Callable[[], "Opened"]
-    """The function that reads the files again. It raises BadOptionError if a file cannot be used."""
+    """The function that reads the files again. The function raises BadOptionError if a file cannot be used."""
     log: Access | None = None
     """The log through which the input reaches followers, in place of calls."""
 
@@ -109,13 +109,13 @@ class Joining:
     tls_key: Path | None = None
     token_file: Path | None = None
     log: str = ""
-    """The address of the input log, which is used in place of leaders. It is "" without a log."""
+    """The address of the input log, which is used in place of leaders. The address is "" without a log."""
     log_credentials: Path | None = None
     log_tls_ca: Path | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The cores that may lead, or the log."""
+        """The addresses of the cores that may lead, or the address of the log."""
         return (str(self._address()),) if self.log else self.leaders
 
     def check(self, *, traced: bool) -> None:
@@ -182,12 +182,12 @@ class Joining:
 
 @dataclass(slots=True)
 class LogState:
-    """The facts that a core knows about its input log. The numbers are those of messages; times are in Unix milliseconds."""
+    """The status of the input log of a core. Numbers are numbers of messages, and times are in Unix milliseconds."""
 
     address: str
     connected: bool = False
     leader: str = ""
-    """The name of the core that writes, as far as this core has read."""
+    """The name of the core that writes the log, according to the messages that this core has read."""
     sequence: int = 0
     """The number of the last message that this core has read or written."""
     last_sequence: int = 0
@@ -195,10 +195,10 @@ class LogState:
     position: int = 0
     """The number of events and ticks of this core that the log has, if this core leads."""
     away_since_ms: int = 0
-    """The time since when the engine cannot be used, 0 if it can."""
+    """The time since which the engine of the log has been unavailable, or 0 if the engine is available."""
     why: str = ""
     checkpoint_sequence: int = 0
-    """The number of the message after which the last checkpoint of this core is to be used, 0 if it has written none."""
+    """The number of the message after which a reader of this core's last checkpoint continues; 0 without a checkpoint."""
     checkpoint_ms: int = 0
     gaps: int = 0
     """The number of times that this core had to begin with a checkpoint, because the log lacked some of its input."""
@@ -216,7 +216,7 @@ class Replica:
         self, leaders: Sequence[str] = (), *, restored: bool = False, process: str = ""
     ) -> None:
         self.process = process
-        """The unique name of this process. With it, a core recognizes itself among the cores that it is to follow."""
+        """The unique name of this process. With this name, a core recognizes itself among the cores that it is to follow."""
         self.state = State.JOINING if leaders else State.LEADER
         if restored:
             self.state = State.RESTORED
@@ -230,17 +230,17 @@ class Replica:
         self.joined = 0
         """The number of checkpoints that were taken over."""
         self.taken_over = asyncio.Event()
-        """The event that is set when a checkpoint was taken over. `Saving` clears it."""
+        """The event that is set when a checkpoint was taken over. `Saving` clears this event."""
         self.differences = 0
-        """How often this core decided otherwise than its leader."""
+        """The number of slices in which this core's decisions differed from those of its leader."""
         self.difference = ""
         """The first difference between the decisions of this core and those of a leader."""
         self.leads = asyncio.Event()
-        """The event that is set while this core leads, and its state says so."""
+        """The event that is set while this core leads. Before the event is set, the state of the core records that the core leads."""
         self.streams: Callable[[], int] = lambda: 0
         """The function that returns how many streams managers have open to this core."""
         self.rested: Callable[[], None] = lambda: None
-        """The function to call when this core no longer leads and follows another one."""
+        """The function to call when this core no longer leads and follows another core."""
         self.log: LogState | None = None
         """The state of the input log, if the input reaches followers through one."""
 
@@ -250,7 +250,7 @@ class Replica:
         return not self.streams()
 
     def follows(self, other: str) -> None:
-        """Record that this core, which led, leads no longer, and follows another core."""
+        """Record that this core no longer leads, and follows another core."""
         self.leads.clear()
         self.state, self.leader = State.FOLLOWER, other
         self.heard_ms = self.leader_position = 0
@@ -297,11 +297,11 @@ class Way(Protocol):
         """Return the name of another leader once this core no longer leads."""
 
     async def finish(self) -> None:
-        """End `lead`. Before that, pass on the input that still waits, within a short time."""
+        """End `lead`. Before `lead` ends, pass on the input that still waits, within a short time."""
 
 
 class Followed:
-    """The writer of a leader's state and input into this core, and the facts known about that leader."""
+    """The object that applies the state and input of a leader to this core, and records what is known about that leader."""
 
     def __init__(
         self,
@@ -319,11 +319,11 @@ class Followed:
         self._managers = managers
         self._is_cut = True
         self._is_amid = False
-        """Whether a slice is applied in part: its decisions are counted, and not kept yet for a session that may be resumed."""
+        """Whether a slice has been applied only in part. The decisions of such a slice are counted, but not yet kept."""
         self._moved = asyncio.Event()
 
     def begin(self, leader: str, data: bytes, ahead: int = 0) -> None:
-        """Take over the state of a checkpoint, and follow ``leader`` from now on. Raise BadCheckpointError if it cannot be used.
+        """Take over the state of a checkpoint, and follow ``leader`` from now on. Raise BadCheckpointError if the checkpoint cannot be used.
 
         ``ahead`` is the number of events and ticks by which the leader is known to be ahead of the checkpoint.
         """
@@ -340,7 +340,7 @@ class Followed:
         _log.info("follows", leader=leader, position=header.position, bytes=len(data))
 
     async def apply(self, one: Slice, leader_position: int = 0) -> None:
-        """Give the core a slice, sent when the leader had that position. Raise LostError if this core decides otherwise.
+        """Apply a slice, which the leader sent at ``leader_position``. Raise LostError if the decisions of both cores differ.
 
         Large slices are applied in parts, between which calls are answered.
         """
@@ -362,15 +362,15 @@ class Followed:
             raise LostError(f"this core decides otherwise: {self._applier.difference}")
 
     def cut(self, *, is_cut: bool = True) -> None:
-        """Record that nothing more comes from the leader, or that its input comes again."""
+        """Record whether the leader's input has stopped. Pass False for ``is_cut`` when input arrives again."""
         self._is_cut = is_cut
         self._moved.set()
 
     async def reach(self, is_enough: Callable[[], bool]) -> None:
-        """Wait until this core has got so much of its leader's input that ``is_enough`` returns True.
+        """Wait until this core has received so much of its leader's input that ``is_enough`` returns True.
 
-        Do not wait longer than LEVEL_S, and not after the leader's stream has ended. Never return within a slice unless LEVEL_S is
-        over.
+        Do not wait longer than LEVEL_S, and not after the leader's stream has ended. Return only between two slices, unless
+        LEVEL_S is over.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(LEVEL_S):
@@ -401,9 +401,9 @@ class Following:
         self._leading: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """End `run`. The core then leads, unless the server stops. Do nothing while the core leads."""
+        """End `run`. After that, the core leads, unless the server stops. Do nothing while the core leads."""
         if self._replica.state is not State.LEADER or self._pump.stopping:
-            self._pump.accept()  # A registration asks before this core leads.
+            self._pump.accept()  # A registration queues its events before this core leads.
             self._ending.set()
 
     async def run(self) -> None:
@@ -444,7 +444,7 @@ class Following:
 
 
 class Leaders:
-    """The way of cores that reach each other: a follower calls its leader, and the leader answers with its input (gRPC)."""
+    """The transport between cores that can reach each other by gRPC: a follower calls its leader, and the leader answers with its input."""
 
     def __init__(self, followed: Followed, feed: Feed, joining: Opened) -> None:
         self._followed = followed
@@ -452,9 +452,9 @@ class Leaders:
         self._feed = feed
         self._joining = joining
         self._problem = ""
-        """Why the files with the credentials cannot be read again, "" if they can."""
+        """The reason why the files with the credentials cannot be read again, or "" if they can be read."""
         self._arrived: deque[pb.InputSlice] = deque()
-        """The slices that had arrived, and were not applied, when this core stopped to follow."""
+        """The slices that had arrived, and had not been applied, when this core stopped following."""
 
     async def follow(self) -> None:
         """Join one of the leaders after the other, until cancelled."""
@@ -469,7 +469,7 @@ class Leaders:
             await asyncio.sleep(RETRY_S)
 
     async def take_over(self) -> None:
-        """Apply the input that had arrived when this core stopped to follow, for LEVEL_S and one slice at most."""
+        """Apply the input that had arrived when this core stopped following. No slice begins later than LEVEL_S after the call."""
         until = self._followed.now() + 1_000 * LEVEL_S
         with suppress(LostError):
             while self._arrived and self._followed.now() < until:
@@ -478,10 +478,10 @@ class Leaders:
         self._arrived.clear()
 
     async def lead(self) -> str:
-        """Return another core that leads, and whose state is newer than that of this core.
+        """Wait until another core leads and its state is newer than that of this core. Return the address of that core.
 
         As long as a manager has a stream to this core, this core continues to lead. If no manager has a stream to either core,
-        the core with less input follows. Otherwise the core with more input, the manager's last one, would get an older state.
+        the core with less input follows. The core that served managers last therefore gets no older state.
         """
         replica = self._replica
         while True:
@@ -514,7 +514,7 @@ class Leaders:
         return pb.GetReplicationResponse()
 
     async def _join(self, leader: str) -> str:
-        """Follow one leader as long as it answers. Return why this core no longer follows it."""
+        """Follow one leader as long as it answers. Return why this core no longer follows the leader."""
         async with self._channel(leader) as channel:
             call = channel.unary_stream(
                 FOLLOW,
@@ -581,7 +581,7 @@ class Leaders:
             if response.HasField("slice"):
                 one = slice_of(response.slice)
                 await self._followed.apply(one, incoming.leader_position)
-                await asyncio.sleep(0)  # calls get their turn between two slices
+                await asyncio.sleep(0)  # Other calls are answered between two slices.
             else:
                 self._followed.heard(incoming.leader_position)
             if response.slice.acknowledge or response.alive.acknowledge:

@@ -2,11 +2,11 @@
 
 Automatic collection stops when the server starts. From then on, garbage is collected in three situations: when the core is idle,
 under an endless load, and when calls arrive but no events. Under an endless load, a collection runs after a slice once there are
-`ENOUGH` new objects. If calls arrive but no events, it runs at the end of a call once there are `ENOUGH` new objects. The remaining
-objects are frozen, that is, left out of later collections. Each object is therefore examined once, and a collection does not take
-longer when the core holds more. Frozen objects are freed only by their reference counts, so the core must leave no cycles
-(`tests/rpc/test_garbage.py`). Libraries may leave some cycles. After `THOROUGH` collections, everything is therefore examined
-again. This examination takes long, so it waits until no event has arrived for a moment.
+`ENOUGH` new objects. If calls arrive but no events, a collection runs at the end of a call once there are `ENOUGH` new objects.
+The remaining objects are frozen, that is, left out of later collections. Each object is therefore examined once, and a collection
+does not take longer in a larger core. Frozen objects are freed only by their reference counts, so the core must leave no cycles
+(`tests/rpc/test_garbage.py`). Libraries may leave some cycles. Because libraries leave cycles, everything is examined again after
+`THOROUGH` collections. Examining everything takes long, so it waits until no event has arrived for a moment.
 
 In a large core the examination would take longer than health checks may wait. Therefore a copy of a large core's process searches
 for garbage (`rpc/unreachable`), which delays the core only for the duration of a fork. If the copy finds so much garbage that its
@@ -28,16 +28,19 @@ from server.rpc.unreachable import Unreachable, look
 _log = structlog.get_logger(__name__)
 
 ENOUGH: Final = 10_000
-"""The number of new container objects after which a collection is worthwhile. To examine so many takes 2 to 5 ms."""
+"""The number of new container objects after which a collection is worthwhile. Examining so many objects takes 2 to 5 ms."""
 THOROUGH: Final = 64
-"""The number of collections after which the next one examines everything. That takes about 1.5 ms for each thousand allocations."""
+"""The number of collections after which the next collection examines everything.
+
+To examine everything takes about 1.5 ms for each thousand allocations.
+"""
 THOROUGH_AT_LAST: Final = 16 * THOROUGH
 """The number of collections after which even a busy core examines everything, or lets a copy search, as soon as it is idle."""
 EVERYTHING_MAX: Final = 200_000
 """The largest number of objects that are examined in a quiet moment without a search in a copy first.
 
-That takes about 80 ms (50,000 allocations), and health must answer within 100 ms. Where the process cannot be copied, a larger core
-examines its objects only after `THOROUGH_AT_LAST`.
+Examining so many objects, as a core with 50,000 allocations has, takes about 80 ms. Health checks must be answered within 100 ms.
+Where the process cannot be copied, a larger core examines its objects only after `THOROUGH_AT_LAST`.
 """
 GARBAGE_OBJECTS_MAX: Final = 50_000
 GARBAGE_BYTES_MAX: Final = 32 << 20
@@ -82,14 +85,14 @@ class Garbage:
         """Do nothing."""
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
-        """Count the events of a slice. With more than `ENOUGH` new objects, collect at the second slice without an idle moment."""
+        """Count the events of a slice. With more than `ENOUGH` new objects, collect at the second slice in a row without an idle moment."""
         if events:
             self._disturb()
         self._events += events
         if self._new() > ENOUGH:
             if self._overdue:
                 self._collect()
-            else:  # perhaps the core is idle now: then its decisions are written first
+            else:  # The core may be idle now. Its decisions are then written before the collection.
                 self._overdue = True
 
     def call_ended(self, _code: object = None) -> None:
@@ -136,7 +139,7 @@ class Garbage:
             self._found = None
 
     async def _search(self, copies: Reads) -> None:
-        """Let a copy search for garbage. If it finds much, collect all in the next idle or quiet moment."""
+        """Let a copy search for garbage. If the copy finds much garbage, collect all garbage in the next idle or quiet moment."""
         try:
             found = await look(copies)
         except CallError as error:
@@ -171,5 +174,5 @@ class Garbage:
         self._fresh = self._overdue = False
         self._events = 0
         self._collections += 1
-        if self._collections == THOROUGH:  # counting takes some ms, too
+        if self._collections == THOROUGH:  # Counting takes some milliseconds, too.
             self._large = gc.get_freeze_count() > EVERYTHING_MAX

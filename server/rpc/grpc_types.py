@@ -12,19 +12,20 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Handlers: TypeAlias = "dict[str, grpc.RpcMethodHandler[Any, Any]]"
 """The handlers of a service by method."""
 Behaviour: TypeAlias = Callable[..., Any]
-"""The function behind a handler: from a request, or an iterator of requests, and a context."""
+"""The function behind a handler. The arguments of the function are a request, or an iterator of requests, and a context."""
 Called: TypeAlias = Callable[[str, Context], Callable[[grpc.StatusCode], None]]
 """An observer of calls.
 
-The observer is called with the method when a call begins. It returns a function, to be called with the call's final status.
+The observer is called with the method when a call begins. The observer returns a function, to be called with the call's final
+status.
 """
 
 
 async def let_go(requests: Requests) -> None:
     """Release the message that was read last.
 
-    gRPC's iterator keeps that message. The iterator refers to its call, and the call refers to the iterator. If the message is
-    not released, it stays in memory until a collection of cycles (`rpc/garbage`).
+    gRPC's iterator keeps the message that was read last. The iterator refers to its call, and the call refers to the iterator. A
+    message that is not released stays in memory until a collection of cycles (`rpc/garbage`).
     """
     close = getattr(aiter(requests), "aclose", None)
     if close is not None:
@@ -36,8 +37,9 @@ async def send_headers(context: Context) -> None:
 
     If the call is cancelled, the cancellation takes effect after the headers are sent.
 
-    gRPC sends headers with the first message. It counts them as sent when that message is written. A call that is cancelled before
-    that can send no status, so its client would wait for ever. Raise grpc.aio.InternalError if the caller has left.
+    gRPC sends headers with the first message. gRPC counts the headers as sent when that message is written. A call that is
+    cancelled before that can send no status, so its client would wait for ever. Raise grpc.aio.InternalError if the caller has
+    left.
     """
     sending = asyncio.ensure_future(context.send_initial_metadata(()))
     is_cancelled = False

@@ -1,4 +1,4 @@
-"""The planned hand-over: this core stops, a follower gets the rest of its input, and the managers go there (design 7.7)."""
+"""The planned hand-over: this core stops, a follower gets the rest of its input, and the managers connect to that follower (design 7.7)."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ from server.rpc.sessions import Sessions
 _log = structlog.get_logger(__name__)
 
 LEVEL_S: Final = 10.0
-"""The seconds that a hand-over waits for a level follower. The core decides meanwhile."""
+"""The seconds that a hand-over waits for a follower that has all input. The core still decides during this time."""
 REST_S: Final = 1.0
-"""The seconds in which the follower has to acknowledge the rest of the input. The core stands still meanwhile."""
+"""The seconds in which the follower has to acknowledge the rest of the input. The core does not decide during this time."""
 LAST_S: Final = 0.5
 """The seconds in which a core that ends waits for a follower to acknowledge the rest of the input."""
 
@@ -48,7 +48,7 @@ class _Request:
 
 
 class HandingOver:
-    """The hand-over of one core. `hand_over` asks for it. The task that runs the pump finishes it by `leads_on`."""
+    """The hand-over of one core. `hand_over` asks for the hand-over. The task that runs the pump finishes the hand-over by `leads_on`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class HandingOver:
     ) -> None:
         self.acknowledgements = acknowledgements
         self.may_follow = False
-        """Whether this core can follow another one after it has led."""
+        """Whether this core can follow another core after it has led."""
         self.replica = replica
         self._feed = feed
         self._pump = pump
@@ -68,7 +68,9 @@ class HandingOver:
         self._request: _Request | None = None
 
     async def hand_over(self, name: str) -> HandedOver:
-        """Hand over to a follower; with an empty name to the one that is level first. Raise CallError if this is refused.
+        """Hand over to the named follower, or without a name to the first follower that has all input.
+
+        Raise CallError if the hand-over is refused.
 
         A refused hand-over changes nothing.
         """
@@ -106,7 +108,7 @@ class HandingOver:
             raise _refused(self._why_none(name))
 
     def _candidates(self, name: str = "") -> Sequence[Follower]:
-        """Return the followers that are cores, and have this name if one is given."""
+        """Return the followers that are cores. If a name is given, return only followers with this name."""
         followers = self._feed.followers
         return [one for one in followers if one.process and name in {"", one.name}]
 
@@ -117,7 +119,7 @@ class HandingOver:
         return f"no follower has the name {name!r}; there are: {others}"
 
     def _why_behind(self, name: str) -> str:
-        """Return how far the best follower is behind."""
+        """Return a text that says how far the most advanced follower is behind this core."""
         candidates = self._candidates(name)
         if not candidates:
             return self._why_none(name)
@@ -128,7 +130,10 @@ class HandingOver:
         return f"follower {best.name} is {behind:,} events and ticks behind"
 
     async def leads_on(self) -> bool:
-        """Finish a hand-over for which the pump has stopped. Return whether this core leads on and the pump is to run again."""
+        """Finish a hand-over for which the pump has stopped.
+
+        Return whether this core continues to lead, so that the pump has to run again.
+        """
         if self._request is None:
             return False
         try:
@@ -145,7 +150,8 @@ class HandingOver:
             request.fail(failure)  # Another core began to lead meanwhile (`Following.watch`).
             return False
         if request.result.cancelled():
-            return True  # The caller has gone, and would not learn where the managers are.
+            # The caller has disconnected, and would not learn which core has the managers now.
+            return True
         if self._pump.stopping or follower is None:
             why = f"follower {request.follower.name} did not get the rest of the input in time: this core leads on"
             request.fail(draining() if self._pump.stopping else _refused(why))
@@ -161,7 +167,7 @@ class HandingOver:
     async def _reached(
         self, candidates: Callable[[], Sequence[Follower]], seconds: float
     ) -> Follower | None:
-        """Return the follower that has got everything first. A follower that has left is no candidate."""
+        """Return the first follower that has received all input. A follower that has disconnected is no candidate."""
 
         def there() -> Sequence[Follower]:
             return [one for one in candidates() if one in self._feed.followers]
@@ -169,12 +175,15 @@ class HandingOver:
         return await self.acknowledgements.reached(there, self._feed.position, seconds)
 
     def _leave(self, follower: Follower) -> None:
-        """Lead no longer, and send the managers to a follower that has got everything."""
+        """Stop leading, and direct the managers to a follower that has received all input."""
         self.replica.follows(follower.name)
         self._sessions.hand_over(handed_over(follower.name, follower.process))
 
     async def last_words(self) -> CallError:
-        """Return the error that ends the streams of a core that stops. The error names a follower that has got everything, if there is one."""
+        """Return the error that ends the streams of a core that stops.
+
+        The error names a follower that has received all input, if there is one.
+        """
         if self.replica.state is not State.LEADER or not len(self._sessions):
             return draining()
         follower = await self._reached(self._candidates, LAST_S)

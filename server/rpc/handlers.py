@@ -1,7 +1,7 @@
 """The handlers of a service, made from its descriptor.
 
-A method of the implementation answers each method of the .proto: `list_nodes(request)` answers `ListNodes`. The
-implementation's method is a function if it only reads (`rpc/reads`), and a coroutine if it acts in this process. It is an
+A method of the implementation answers each method of the .proto: `list_nodes(request)` answers `ListNodes`. The implementation's
+method is a function if it only reads (`rpc/reads`), and a coroutine if it acts in this process. The implementation's method is an
 asynchronous generator if it yields a stream of answers.
 """
 
@@ -66,7 +66,7 @@ def _acting(behaviour: Callable[[Message], Awaitable[Message]], answers: Answers
 def _generating(
     behaviour: Callable[[Message], AsyncIterator[Message | bytes]], answers: Answers
 ) -> Any:  # noqa: ANN401
-    """Return the handler of a stream of answers. Answers that ``answers`` made are bytes already."""
+    """Return the handler of a stream of answers. Answers in bytes are complete, and are passed on unchanged."""
 
     async def generate(request: Message, _: Context) -> AsyncIterator[Message | bytes]:
         async for message in behaviour(request):

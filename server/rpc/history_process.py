@@ -1,7 +1,7 @@
 """The main program of the process that writes the history: `python -m server.rpc.history_process`, started by a core.
 
-The arguments are a JSON object on the first line of the input, since a URL may hold a password, which other users could read in
-a list of processes. Frames of `server.history.rows` follow.
+The arguments are a JSON object on the first line of the input. They are not on the command line, because a URL may hold a
+password, and other users can read command lines. Frames of `server.history.rows` follow.
 """
 
 import json
@@ -18,15 +18,15 @@ from server.history.writing import Pipes, serve
 from server.rpc.pod_names import pod_name
 
 _PRIORITY: Final = 10
-"""The nice value of the process, added to that of the core, which comes first where processors are scarce."""
+"""The amount by which the nice value of this process is higher than that of the core. If processors are scarce, the core thus runs first."""
 _SESSION: Final = Path("/proc/self/autogroup")
-"""The file of the nice value of a session, where the kernel has one."""
+"""The file with the nice value of this process's session. Some kernels do not have this file."""
 
 
 def main() -> int:
     """Write the history until the core ends. Return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # The core ends it after the last write.
+        signal.signal(number, signal.SIG_IGN)  # The core ends this process after the last write.
     given = json.loads(sys.stdin.buffer.readline())
     try:
         place = address(given["place"])

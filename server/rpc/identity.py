@@ -1,9 +1,9 @@
 """The identity of a caller: the name in a client certificate, or a bearer token (design 1.14).
 
-Two YAML files give the names and the tokens their roles. The file of certificates has `certificates: [{name: shim.example, role:
+Two YAML files assign roles to names and to tokens. The file of certificates has `certificates: [{name: shim.example, role:
 shim}]`. A name is a DNS name or a whole URI among the subject alternative names. If a certificate has no alternative names, its
 name is the common name (RFC 6125). DNS names are compared without regard to case, and URIs exactly. A wildcard in a certificate
-matches only the same text in the file. The same file has `revoked: [{fingerprint: ...}, {serial: ...}]`. These certificates are
+matches only the same text in the file. The same file has `revoked: [{fingerprint: ...}, {serial: ...}]`. Revoked certificates are
 refused although their authority is trusted. The file of tokens has `tokens: [{token: ..., role: viewer, queue: root.a}]`.
 """
 
@@ -30,7 +30,7 @@ Metadata = Iterable[tuple[str, str | bytes]]
 
 
 class _Entry(BaseModel):
-    """The role of a caller."""
+    """The common part of the entries of both files: a role, and the queue, manager and partitions to which the role is restricted."""
 
     model_config = ConfigDict(extra="forbid", strict=False, frozen=True)
 
@@ -67,7 +67,7 @@ class _Token(_Entry):
 
 
 class _Revoked(BaseModel):
-    """A client certificate that is refused, by one of the two ways in which `openssl x509` names it."""
+    """A client certificate that is refused, named by its serial number or its fingerprint, as `openssl x509` prints them."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -111,7 +111,7 @@ class Revoked(NamedTuple):
 def has_expired(authentication: Mapping[str, Iterable[bytes]], now: int) -> bool:
     """Return whether the client certificate of a connection has expired.
 
-    TLS checks that only when the connection is opened.
+    TLS checks the expiry only when the connection is opened.
     """
     certificates = map(read_certificate, authentication.get(_CERTIFICATE, ()))
     return any(one.expires_ms < now for one in certificates)
@@ -145,7 +145,7 @@ class Identities:
     ) -> Caller:
         """Return the caller behind a connection and its metadata.
 
-        Raise CallError UNAUTHENTICATED if there is none.
+        Raise CallError UNAUTHENTICATED if the caller is unknown.
 
         A bearer token takes precedence over the names in the certificate. An unknown token is refused. A certificate is
         refused, even with a valid token, if it is revoked, cannot be read, or has expired since its connection was opened.
@@ -235,7 +235,7 @@ def refused_metrics(
 ) -> tuple[int, str] | None:
     """Return the HTTP status and the reason for refusing metrics to a caller.
 
-    Return None if the caller may read them.
+    Return None if the caller may read the metrics.
     """
     metadata = [("authorization", authorization)] if authorization else []
     known = authentication(peer.getpeercert(), peer.getpeercert(binary_form=True)) if peer else {}
@@ -257,7 +257,7 @@ def digest(token: str) -> bytes:
 
 
 def roles(text: str) -> Roles:
-    """Return callers by certificate name, and revocations.
+    """Return the callers by certificate name, and the revoked certificates.
 
     Raise ValueError, which says where the text is wrong.
     """
@@ -299,7 +299,7 @@ def tokens(text: str) -> dict[bytes, Caller]:
 def _repeated(names: Sequence[str]) -> int | None:
     """Return the index of the first name that repeats an earlier one.
 
-    Return None if no name does.
+    Return None if no name is repeated.
     """
     seen: set[str] = set()
     for at, name in enumerate(names):
@@ -313,7 +313,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _read(model: type[_Model], text: str) -> _Model:
-    """Return the text parsed as the model. Raise ValueError, which does not quote the text because it holds secrets."""
+    """Return the text parsed as the model.
+
+    Raise ValueError if the text does not fit the model. The error does not quote the text, because the text holds secrets.
+    """
     try:
         return model.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:

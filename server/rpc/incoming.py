@@ -1,8 +1,8 @@
 """The messages of a leader on their way to a follower's core (design 7.3).
 
-When a connection ends, gRPC drops the messages that it has received and that were not read yet. A leader that is killed while its
-follower works on a slice would take the slices behind that one with it, although they had arrived. Messages are therefore read as soon
-as they arrive, and wait here.
+When a connection ends, gRPC drops the messages that it has received and that were not read yet. If a leader were killed while its
+follower works on a slice, the later slices would be lost, although they had arrived. Messages are therefore read as soon as they
+arrive, and wait in `Incoming`.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from server.replication.applying import LostError
 from server.replication.feed import BACKLOG_BYTES_MAX
 
 LOOK_S: Final = 0.2
-"""The seconds in which a message that has arrived gets from the thread of gRPC to this module."""
+"""The seconds that an arrived message takes at most to get from gRPC's thread to this module."""
 
 
 class Incoming:
     """The messages of one stream that this core has not processed.
 
-    They are read from the beginning of the context to its end.
+    Messages are read as long as the context is open.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Incoming:
     async def next(self) -> pb.FollowResponse:
         """Return the next message.
 
-        After the last one, raise the error with which the stream ended: AioRpcError, LostError or TimeoutError.
+        After the last message, raise the error with which the stream ended: AioRpcError, LostError or TimeoutError.
         """
         while not self._waiting:
             if self._reading.done():
@@ -99,7 +99,7 @@ async def next_response(
 ) -> pb.FollowResponse:
     """Return the next response. Raise TimeoutError after ``seconds``, LostError at the end, AioRpcError if the stream fails.
 
-    If this process was busy for so long, what arrived meanwhile is looked for in the next `LOOK_S`.
+    Before TimeoutError is raised, wait another `LOOK_S` for a message that arrived while this process was busy.
     """
     reading = asyncio.ensure_future(anext(responses))
     try:

@@ -1,8 +1,8 @@
-"""The processes of a resource manager: which one acts for it, so that two processes with one id do not replace each other for ever.
+"""The choice of the process that acts for a resource manager, so that two processes with one id do not replace each other for ever.
 
-The newer of two processes takes over and the older one ends (design 1.10). Kubernetes then restarts the container of the older
-process. The restarted process would now be the newer one, and would take over again. A process may therefore send a name, the name
-of its pod, in `buildInfo`. A named process that was replaced waits until its successor is gone.
+The newer of two processes takes over, and the older process ends (design 1.10). When the older process ends, Kubernetes restarts
+its container. The restarted process would now be the newer process, and would take over again. A process may therefore send a
+name, the name of its pod, in `buildInfo`. A named process that was replaced waits until its successor is gone.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from server.rpc.limits import INSTANCES_ASIDE_MAX
 
 BUILD_INFO_KEY: Final = "instance"
 NAME_MAX: Final = 253
-"""The longest name that is used, which is that of a pod. A longer name is cut."""
+"""The largest number of characters in the name of a process. Names of pods have the same limit. A longer name is cut."""
 
 
 def instance_of(build_info: Mapping[str, str]) -> str:

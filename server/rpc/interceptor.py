@@ -1,4 +1,7 @@
-"""The interceptor that every RPC passes first. The interceptor checks the caller's role and the number of open calls, and gives errors their form."""
+"""The interceptor that every RPC passes first.
+
+The interceptor checks the caller's role and the number of open calls, and turns errors into statuses.
+"""
 
 import asyncio
 import inspect
@@ -79,18 +82,21 @@ class Guard(grpc.aio.ServerInterceptor):
         self._admitted: set[_Admitted] = set()
         self.draining = False
         self.refusal: Callable[[str], CallError | None] = lambda _method: None
-        """The function that returns why this core does not accept calls of a method now. It returns None if the core does."""
+        """The function that returns why this core does not accept calls of a method now.
+
+        The function returns None if the core accepts such calls.
+        """
         self.ready: Callable[[str, Metadata], Awaitable[None]] = _at_once
-        """The function that waits until this core may handle a call. It raises CallError if the core may not."""
+        """The function that waits until this core may handle a call. The function raises CallError if the core may not handle the call."""
 
     def checks(self) -> int:
         """Return how many health checks are open."""
         return self._open.count(CHECKS)
 
     def renew(self, identities: Identities) -> int:
-        """Put the identities in force, and return how many open calls end because of that.
+        """Put the identities in force, and return how many open calls end because of the change.
 
-        The certificates of open calls are also checked for expiry. A call that is writing an answer ends after that answer. If
+        The certificates of open calls are also checked for expiry. A call that is writing an answer ends after this answer. If
         its client does not read, the call ends at the next renewal.
         """
         self.identities = identities
@@ -107,11 +113,12 @@ class Guard(grpc.aio.ServerInterceptor):
         return ended
 
     def _refusal(self, call: _Admitted) -> CallError | None:
-        """Return the error of an open call that the identities in force do not admit.
+        """Return the error that ends an open call if the identities in force do not admit the call.
 
-        Return None if they admit it.
+        Return None if these identities admit the call.
 
-        A call is also refused if its caller now has another role, queue or restriction. The client then has to call again.
+        A call is also refused if its caller now has another role, queue or restriction. The client of a refused call has to call
+        again.
         """
         try:
             caller = self._judged(call.method, call.authentication, call.metadata)
@@ -133,7 +140,7 @@ class Guard(grpc.aio.ServerInterceptor):
     async def _unknown(self, _requests: Requests, context: Context) -> None:
         """End a call of an unknown method.
 
-        gRPC alone would end it unseen by the observer, and would leave garbage.
+        Without this method, gRPC would end the call. The observer would then not see the call, and garbage would be left.
         """
         ended = self._called("unknown", context)
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -224,7 +231,8 @@ class Guard(grpc.aio.ServerInterceptor):
         finally:
             if call is not None:
                 self._admitted.discard(call)
-                _CALL.set(None)  # The task's context holds the call, and the call the task.
+                # The task's context refers to the call, and the call refers to the task.
+                _CALL.set(None)
             ended(code)
 
 
@@ -235,7 +243,7 @@ async def _at_once(_method: str, _metadata: Metadata) -> None:
 def _cannot_send(error: Exception) -> bool:
     """Return whether the error says that gRPC could not send.
 
-    The client has left, the call's time was up, or the server has stopped.
+    There are three possible causes: the client has disconnected, the call's time is up, or the server has stopped.
     """
     misused = grpc.aio.UsageError, grpc.aio.AbortError
     return isinstance(error, grpc.aio.BaseError) and not isinstance(error, misused)
@@ -253,7 +261,7 @@ def _end(context: Context, failure: CallError) -> grpc.StatusCode:
 def _let_frames_go(error: BaseException | None) -> None:
     """Remove the tracebacks of an error and its causes.
 
-    Their frames hold the request, and some hold the error itself.
+    The frames of a traceback hold the request, and some frames hold the error itself.
     """
     while error is not None:
         error.__traceback__ = None
@@ -352,7 +360,8 @@ async def _as_they_are(requests: Requests) -> Requests:
 def _as_call_error(method: str, error: Exception) -> CallError:
     """Return the CallError for an error that a handler raised.
 
-    An error that is no CallError is a defect, and is logged as one. An AbortError is raised again: gRPC has a status already.
+    An error that is no CallError is a defect, and is logged as one. An AbortError is raised again, because gRPC already has the
+    status of the call.
     """
     if isinstance(error, grpc.aio.AbortError):
         raise error

@@ -1,6 +1,6 @@
 """The last decisions of one stream of a session, encoded, so that the session can be resumed (design 7.5).
 
-A follower keeps them as well as its leader, because it makes the same decisions.
+A follower keeps these decisions as its leader does, because it makes the same decisions.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ class Kept:
         self._objects = self._bytes = 0
 
     def add(self, pieces: list[bytes]) -> None:
-        """Add pieces. If there are too many, drop the oldest ones. The list must not change afterwards."""
+        """Add pieces. If there are too many pieces, drop the oldest pieces. The list must not change afterwards."""
         self._runs.append(pieces)
         self.last += len(pieces)
         self._objects += len(pieces)
@@ -34,7 +34,7 @@ class Kept:
             self._bytes -= sum(map(len, dropped))
 
     def after(self, number: int) -> Sequence[bytes] | None:
-        """Return the pieces after the piece with this number. Return None if some of them were dropped, or were never made."""
+        """Return the pieces after the piece with this number. Return None if some of these pieces were dropped, or were never made."""
         wanted = self.last - number
         if not 0 <= wanted <= self._objects:
             return None

@@ -1,6 +1,6 @@
-"""The standing of a core among several: whether it leads, and whether the state of a follower is that of its leader.
+"""The role of a core among several cores: whether it leads, and whether the state of a follower is that of its leader.
 
-The health service answers with it (`leader` and `readiness`), and so do the metrics.
+The health service (`leader` and `readiness`) and the metrics report both facts.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -11,19 +11,20 @@ from server.replication.feed import Feed
 from server.rpc.following import SILENT_S, Replica, State
 
 LEADER: Final = "leader"
-"""The service of the health service that serves while this core leads."""
+"""The name in the health service whose status is SERVING while this core leads."""
 READINESS: Final = "readiness"
-"""The service of the health service that serves while the answers of this core show the present state."""
+"""The name in the health service whose status is SERVING while the answers of this core show the present state."""
 
 
 PROCESS: Final = "process."
-"""The beginning of the service of the health service that tells one process from others, followed by the name of the process."""
+"""The beginning of the name in the health service by which clients recognize this process. The name of the process follows."""
 
 
 def is_current(replica: Replica, now: int) -> bool:
     """Return whether reads of this core show the present state.
 
-    They do if the core leads, and if it was level with its leader in the last `SILENT_S` seconds. ``now`` is in Unix milliseconds.
+    Reads of a leader always show the present state. Reads of a follower do so if the follower had all input of its leader at some
+    time in the last `SILENT_S` seconds. ``now`` is in Unix milliseconds.
     """
     if replica.state is State.LEADER:
         return True
@@ -65,9 +66,12 @@ def gauges(replica: Replica, feed: Feed, now: Callable[[], int]) -> Callable[[],
 
 
 def _groups(table: Assignment | None) -> Mapping[str, bool]:
-    """Return the groups of cores that have partitions, and this core's own group. The value says whether a group is its own.
+    """Return the groups of cores that have partitions, and the group of this core.
 
-    Each core names the other groups, too, so that a group is missed when all of its cores are away. The name is "" without a table.
+    The value of a group in the result says whether this core belongs to the group.
+
+    Each core also names the other groups, so that a monitor notices a group whose cores are all away. The name is "" without a
+    table.
     """
     if table is None:
         return {"": True}
@@ -83,7 +87,7 @@ def _lag(replica: Replica, feed: Feed, now: int) -> Iterator[Gauge]:
 
 
 def _followers(feed: Feed) -> Iterator[Gauge]:
-    """Yield how much input each follower has not got yet. For followers with the same name, yield the largest amount."""
+    """Yield how much input each follower has not received yet. For followers with the same name, yield the largest amount."""
     inputs: dict[str, int] = {}
     waiting: dict[str, int] = {}
     for one in feed.followers:

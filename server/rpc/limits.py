@@ -1,4 +1,4 @@
-"""The limits of the wire: each has a name and a test. A message or stream that exceeds one is refused, never cut silently."""
+"""The limits of the wire: each has a name and a test. A message or stream that exceeds a limit is refused, never cut silently."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ PREFERENCE_WEIGHT_MAX: Final = 1_000_000
 """The largest absolute weight of a node preference."""
 
 SECONDS_MAX: Final = 10**10
-"""The largest duration or instant in seconds. It keeps milliseconds far below 2^62."""
+"""The largest duration or instant in seconds. This limit keeps milliseconds far below 2^62."""
 
 EPOCH_MAX: Final = 2**62 - 1
 """The largest epoch of a registration."""
@@ -53,19 +53,19 @@ OUTBOX_OBJECTS_CONGESTED: Final = 10_000
 """The number of waiting objects above which the pump pauses before the next slice, so that streams can write."""
 
 BREATHS_MAX: Final = 64
-"""The largest number of times that the pump yields to the event loop after a slice, so that streams can write what waits."""
+"""The largest number of times that the pump yields to the event loop after a slice, so that streams can write the waiting objects."""
 
 WRITING_LOOK_S: Final = 0.0005
 WRITING_LOOKS_MAX: Final = 40
 """Before the pump is idle, it checks at intervals whether the streams have written their objects.
 
-These are the seconds between two checks, and the largest number of checks.
+The limits are the seconds between two checks, and the largest number of checks.
 
 The number is limited because a client may be slow.
 """
 
 MANAGERS_MAX: Final = 64
-"""Resource managers registered at once. To register another one, a manager that is gone (`MANAGER_GONE_MS`) is removed."""
+"""Resource managers registered at once. To register a further manager, a manager that is gone (`MANAGER_GONE_MS`) is removed."""
 
 STREAMS_MAX: Final = 4 * MANAGERS_MAX
 """Streams of `si.v1` open at once: three for each manager, and one for a stream that replaces another."""
@@ -74,7 +74,7 @@ MANAGER_GONE_MS: Final = 600_000
 """The milliseconds without a stream after which a manager counts as gone. A manager with objects in the core never counts as gone."""
 
 FIRST_MESSAGE_MS: Final = 30_000
-"""The milliseconds that a stream has to name its manager. After that, the stream is ended if another stream needs its place."""
+"""The milliseconds that a stream has to name its manager. A stream that takes longer is ended if another stream needs its place."""
 
 REGISTRATION_WAIT_S: Final = 2.0
 """The seconds that the first message of a stream waits at most while its manager registers again."""
@@ -96,7 +96,7 @@ CALLER_READS_MAX: Final = 32
 CALLER_REFLECTIONS_MAX: Final = 8
 """Calls of each kind that one caller may have open at once.
 
-On an open port callers cannot be told apart, so these limits do not apply there.
+On an open port callers cannot be told apart, so these limits do not apply on an open port.
 """
 
 SIMULATIONS_MAX: Final = 256
@@ -104,7 +104,10 @@ REGISTRATIONS_MAX: Final = 64
 READS_MAX: Final = 512
 REFLECTIONS_MAX: Final = 64
 CHECKS_MAX: Final = 1_024
-"""Calls of each kind that all callers together may have open at once. `STREAMS_MAX` and others limit the other kinds."""
+"""Calls of each kind that all callers together may have open at once.
+
+`STREAMS_MAX`, `WATCHERS_MAX` and `HEALTH_WATCHES_MAX` limit the other kinds.
+"""
 
 REQUEST_S: Final = 30.0
 """The seconds that a call with one request has to send it."""
@@ -130,21 +133,26 @@ TURN_S: Final = 0.02
 """The seconds that a slice runs before it yields to the event loop between two pieces of events."""
 
 TURNS: Final = 8
-"""The number of times that a slice yields to the event loop between two pieces. So many are enough to receive and answer a call."""
+"""The number of times that a slice yields to the event loop between two pieces. This number is enough to receive and answer a call."""
 
 CHECK_WAIT_S: Final = 0.001
 CHECK_WAITS_MAX: Final = 5
 """After work that took longer than `TURN_S`, the pump waits for open health checks.
 
-These are the seconds of one wait, and the largest number of waits.
+The limits are the seconds of one wait, and the largest number of waits.
 """
 
 WIPE_OBJECTS: Final = 1_000
-"""The asks and allocations that are ended at once, in about 6 ms, when a manager registers again."""
+"""The number of asks and allocations that one event ends when a manager registers again.
+
+An event with this number of objects takes about 6 ms.
+"""
 
 STEP_OBJECTS: Final = 250
 STEP_BYTES: Final = 1 << 16
-"""The slow path reads a message in steps: so many objects, or so many bytes, and then it yields to the event loop.
+"""The number of objects and of bytes that the slow path reads from a message in one step.
+
+After each step, the slow path yields to the event loop.
 
 A step takes 5 to 15 ms.
 """
@@ -160,8 +168,8 @@ One slice of a hundred messages costs much less than a hundred slices.
 TICK_BUDGET: Final = SLICE_EVENTS_MAX + 100
 """The steps of one tick.
 
-So many steps place the asks of a full slice. Plans take at most `core.PLANNING` of the steps. The number is small, so that
-health checks and streams never wait long behind a slice.
+This number of steps is enough to place the asks of a full slice. Plans take at most `core.PLANNING` of the steps. The number is
+small, so that health checks and streams never wait long behind a slice.
 """
 
 TICK_BUDGET_MIN: Final = 500
@@ -181,7 +189,7 @@ DECISION_CHANGES_KEPT_MAX: Final = 4_000
 """Changes of decisions kept for WatchDecisions."""
 
 VICTIMS_TOLD_MAX: Final = 20_000
-"""Victims that one message names. So many victims take about 5 MiB."""
+"""Victims that one message names. This number of victims takes about 5 MiB."""
 
 KINDS_INTERVAL_S: Final = 0.05
 """Seconds between two responses of WatchEvents that have only the kinds of events."""
@@ -201,10 +209,13 @@ CONFIGURATION_BYTES_MAX: Final = 2 << 20
 """Bytes of a queue configuration in UTF-8."""
 
 SHORT_CONFIGURATION_CHARACTERS: Final = 4_096
-"""Characters of a configuration that is read in the event loop. A longer one is read in a process of `configuration_reading`."""
+"""Characters of a configuration that is read in the event loop. A longer configuration is read in a process of `configuration_reading`."""
 
 FIRST_READING_S: Final = 1.0
-"""The seconds that the first process of `configuration_reading` spends on a configuration. The second process reads a slower one again."""
+"""The seconds that the first process of `configuration_reading` spends on a configuration.
+
+The second process reads a slower configuration again.
+"""
 
 READING_START_S: Final = 30.0
 """The seconds that a process of `configuration_reading` may take to start."""
@@ -217,7 +228,7 @@ On an open port only the first limit applies.
 """
 
 STATUS_BYTES_MAX: Final = 4_096
-"""Bytes of an error in gRPC's headers: its message percent-encoded, and its details in base64. The four limits below ensure it."""
+"""Bytes of an error in gRPC's headers: its message percent-encoded, and its details in base64. The four limits below ensure this size."""
 
 STATUS_MESSAGE_BYTES_MAX: Final = 700
 """Bytes of the message of an error, percent-encoded."""
@@ -248,7 +259,7 @@ POSITION_WAIT_S: Final = 2.0
 POSITION_LOOK_S: Final = 0.02
 """The seconds after which a waiting call compares positions again, because ticks without events wake nothing."""
 ALIVE_S: Final = 1.0
-"""The seconds after which a leader without input tells its followers that it is there."""
+"""The seconds without input after which a leader sends its followers a message that says that it still runs."""
 CHECKPOINT_PART_BYTES: Final = 1 << 20
 """Bytes of a checkpoint in one message."""
 MOVE_BYTES_MAX: Final = 64 << 20

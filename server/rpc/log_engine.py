@@ -1,7 +1,7 @@
 """The input log on NATS JetStream: one connection, the messages, and the checkpoints in an object store (design 7.4).
 
-Only this module knows the client of NATS, which the extra `ha` installs. A connection is not restored: after a failure the caller
-makes another one, so that no message of an earlier connection is sent late.
+Only this module uses the client of NATS, which the extra `ha` installs. A connection is not restored: after a failure the caller
+makes another connection, so that no message of an earlier connection is sent late.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ ACK_S: Final = 2.0
 CHECKPOINT_S: Final = 60.0
 """The seconds that the reading or writing of a checkpoint may take."""
 SLOTS: Final = ("checkpoint-a", "checkpoint-b")
-"""The names of the two checkpoints. A new one replaces the older one."""
+"""The names of the two checkpoints. A new checkpoint replaces the older of the two."""
 _CLOSE_S: Final = 0.3
 _CONNECT_S: Final = 2
 _PING_S: Final = 2
@@ -47,14 +47,14 @@ _HEARTBEAT_S: Final = 5.0
 _UNREAD_S: Final = 60.0
 """The seconds after which the engine forgets a reader that no longer reads."""
 _HEADER_BYTES: Final = 1 << 12
-"""The bytes of a message that its headers may take."""
+"""The largest size in bytes of the headers of a message."""
 _PART_BYTES_MAX: Final = 1 << 19
 _WRONG_SEQUENCE: Final = 10071
 _JWT: Final = "BEGIN NATS USER JWT"
 
 
 class AwayError(Exception):
-    """The error of an engine that cannot be reached or does not do what was asked. The text says why."""
+    """The error of an engine that cannot be reached or does not do what was asked. The text of the error gives the reason."""
 
 
 class RefusedError(Exception):
@@ -62,7 +62,10 @@ class RefusedError(Exception):
 
 
 class Tail(NamedTuple):
-    """The end of a log: the numbers of its first and of its last message, and the term of the last one; "" without a message."""
+    """The end of a log: the numbers of its first and its last message, and the term of the last message.
+
+    The term is "" if the log is empty.
+    """
 
     first: int
     last: int
@@ -78,7 +81,7 @@ class Held(NamedTuple):
 
 
 async def connect(access: Access, name: str) -> "Link":
-    """Return a connection to the first server that answers, with stream and object store. Raise AwayError if none answers."""
+    """Return a connection to the first server that answers, with stream and object store. Raise AwayError if no server answers."""
     why = ""
     for server in access.address.servers:
         client, met = Client(), list[Exception]()
@@ -98,7 +101,7 @@ async def connect(access: Access, name: str) -> "Link":
 
 
 def _options(access: Access, name: str, met: list[Exception]) -> dict[str, Any]:
-    """Return the options of a connection. Errors on the way are added to ``met``."""
+    """Return the options of a connection. Errors that occur on the connection are added to ``met``."""
 
     async def meet(error: Exception) -> None:
         met.append(error)
@@ -147,7 +150,7 @@ async def _opened(client: Client, name: str) -> "Link":
 
 
 async def _closed(client: Client) -> None:
-    """Close a connection, even one whose making was cancelled, and even if the engine no longer reads from it."""
+    """Close a connection, even if its opening was cancelled, and even if the engine no longer reads from it."""
     try:
         with suppress(Exception):
             async with asyncio.timeout(_CLOSE_S):
@@ -236,7 +239,7 @@ class Link:
     ) -> "asyncio.Future[Msg]":
         """Send a message that is to follow the message ``after``. Return the future of its acknowledgement, for `acknowledged`.
 
-        The client's own function for this loses the answers with which the engine refuses a message.
+        The function of the NATS client that publishes messages loses the answers with which the engine refuses a message.
         """
         expected = {"Nats-Expected-Stream": self._stream, "Nats-Expected-Last-Sequence": str(after)}
         number = str(next(self._numbers))
@@ -249,7 +252,7 @@ class Link:
         return future
 
     async def acknowledged(self, future: "asyncio.Future[Msg]") -> int:
-        """Return the number of a message once the engine has stored it. Raise RefusedError if another message came before it."""
+        """Return the number of a message once the engine has stored it. Raise RefusedError if another message came before this message."""
         with _translated():
             async with asyncio.timeout(ACK_S):
                 answer = await future
@@ -261,11 +264,11 @@ class Link:
             return int(found["seq"])
 
     async def append(self, headers: Mapping[str, str], after: int) -> int:
-        """Write a message without content, and return its number. Raise RefusedError if it would not follow ``after``."""
+        """Write a message without content, and return its number. Raise RefusedError if the message would not follow ``after``."""
         return await self.acknowledged(await self.publish(headers, b"", after))
 
     async def read(self, after: int, silent_s: float) -> AsyncGenerator[Message | None, None]:
-        """Yield the messages after the message ``after``, as they come. Yield None after ``silent_s`` seconds without one."""
+        """Yield the messages after the message ``after`` when they arrive. Yield None after ``silent_s`` seconds without a message."""
         config = ConsumerConfig(
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=after + 1,

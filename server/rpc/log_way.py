@@ -36,7 +36,7 @@ SILENT_S: Final = 1.0
 """The seconds without a message after which the end of the log is looked up."""
 RETRY_S: Final = 0.25
 RETRY_S_MAX: Final = 2.0
-"""The seconds until the first and until each later attempt to reach an engine that is away."""
+"""The least and the largest number of seconds between two attempts to reach an engine that is away. The pause doubles after each failure."""
 TAKE_OVER_S: Final = 2.0
 """The seconds that a core tries to read the log to its end before it leads."""
 FINISH_S: Final = 1.0
@@ -45,7 +45,7 @@ WINDOW: Final = 64
 """The number of messages that may be without an acknowledgement."""
 CHECKPOINT_S: Final = 60.0
 CHECKPOINT_MESSAGES: Final = 5_000
-"""A leader writes a checkpoint after so many seconds with input, or after so many messages."""
+"""The seconds with input, and the number of messages, after which a leader writes a checkpoint. The first limit reached counts."""
 
 
 class FencedError(Exception):
@@ -53,7 +53,7 @@ class FencedError(Exception):
 
 
 class LogWay:
-    """The transport of one core through a log. A follower reads the log. A leader writes to it, and never waits for the engine."""
+    """The transport of one core through a log. A follower reads the log. A leader writes to the log, and never waits for the engine."""
 
     def __init__(
         self, access: Access, followed: Followed, feed: Feed, reads: Reads, name: str
@@ -101,19 +101,19 @@ class LogWay:
                     await self._look(link)
                     continue
                 await self._reader.take(message)
-                await asyncio.sleep(0)  # calls get their turn between two messages
+                await asyncio.sleep(0)  # Other calls are answered between two messages.
 
     async def _look(self, link: Link) -> None:
-        """Look up the end of the log. Raise AwayError if messages are there that were not delivered."""
+        """Look up the end of the log. Raise AwayError if the log has messages that were not delivered."""
         self._state.last_sequence = await link.last()
         if self._state.last_sequence != self._state.sequence:
             raise AwayError("the engine no longer delivers messages")
         self._followed.heard(self._feed.position)
 
     async def take_over(self) -> None:
-        """Read the log to its end, and begin a term there, so that the leader before this one can write nothing more.
+        """Read the log to its end, and begin a term there, so that the previous leader can write nothing more.
 
-        If that is not possible in a short time, this core leads all the same; `lead` then begins the term.
+        If that is not possible in a short time, this core leads nevertheless, and `lead` begins the term.
         """
         try:
             async with asyncio.timeout(TAKE_OVER_S):
@@ -211,7 +211,7 @@ class LogWay:
     async def _check(self, link: Link) -> Tail:
         """Return the end of the log. Raise FencedError if another core has begun a term since this core read or wrote last.
 
-        If this core could not read which term was in force, it leads as long as a manager has a stream to it.
+        If this core could not read which term was in force, it leads as long as a manager has a stream to this core.
         """
         tail = await link.tail()
         if tail.last <= self._state.sequence or not tail.term:
@@ -240,7 +240,7 @@ class LogWay:
         _log.warning("log-gap", log=self._label, position=writer.joined_at)
 
     async def _keep(self, link: Link, writer: "_Writer") -> None:
-        """Write checkpoints from time to time, and remove the messages that the last two of them do not need."""
+        """Write checkpoints at intervals, and remove the messages from before the last two checkpoints."""
         while True:
             await writer.checkpoint_due()
             mark = Mark(writer.term, writer.at, self._name, self._followed.now())
@@ -313,7 +313,10 @@ class LogWay:
 
 
 class _Reader:
-    """The reader of the log. It records in ``state`` the number of the last message that it read, and the leader that wrote it."""
+    """The reader of the log.
+
+    The reader records in ``state`` the number of the last message that it read, and the leader that wrote this message.
+    """
 
     def __init__(self, followed: Followed, feed: Feed, state: LogState) -> None:
         self._followed = followed
@@ -329,7 +332,7 @@ class _Reader:
         """The term of the last message that was read, or written by this core."""
 
     async def join(self, link: Link) -> None:
-        """Take over the newest checkpoint that can be read. Raise LostError if there is none.
+        """Take over the newest checkpoint that can be read. Raise LostError if no checkpoint can be read.
 
         A core that has not read the last message that is known to be in the log counts as behind.
         """
@@ -384,7 +387,7 @@ class _Reader:
         self.term, self._state.leader = begun.term, begun.leader
 
     def leave(self, term: str) -> None:
-        """Record that this core leads in a term. When it follows again, it begins with a checkpoint."""
+        """Record that this core leads in a term. When this core follows again, it begins with a checkpoint."""
         self.is_joined, self.term = False, term
 
     def lost(self, why: str) -> None:
@@ -398,10 +401,10 @@ class _Reader:
 
 
 class _Writer:
-    """The writing of one term: the slices that wait, and the messages without an acknowledgement."""
+    """The writer of one term: the slices that wait, and the messages without an acknowledgement."""
 
     def __init__(self, feed: Feed, term: str) -> None:
-        """Keep the slices of the core from now on, until `close`."""
+        """Collect the slices of the core from now on, until `close` is called."""
         self.term = term
         self.at = 0
         """The number of the last message that the engine has stored."""
@@ -410,7 +413,7 @@ class _Writer:
         self._follower = Follower("log", self._wake.set, is_log=True)
         feed.join(self._follower)
         self.joined_at = self.position = feed.position
-        """The position of the first slice, and that of the last one that the engine has stored."""
+        """The position of the first slice, and the position of the last slice that the engine has stored."""
         self._slices: deque[Slice] = deque()
         self._window: deque[tuple[asyncio.Future[Msg], int]] = deque()
         self._sent = self._written = 0
@@ -421,12 +424,15 @@ class _Writer:
         self.at = self._sent = at
 
     def close(self) -> None:
-        """Keep no more slices."""
+        """Stop collecting slices."""
         self._feed.leave(self._follower)
         self._slices.clear()
 
     async def write(self, link: Link) -> None:
-        """Write all slices that wait, and wait until the engine has stored them. Raise AwayError and RefusedError."""
+        """Write all slices that wait, and wait until the engine has stored them.
+
+        Raise AwayError if the engine cannot be reached, and RefusedError if another message came first.
+        """
         while True:
             self._wake.clear()
             if self._follower.is_behind:
@@ -461,7 +467,7 @@ class _Writer:
             self._due.set()
 
     async def is_idle(self, seconds: float) -> bool:
-        """Wait for a slice. Return whether none came in this time."""
+        """Wait ``seconds`` for a slice. Return whether no slice arrived in this time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
@@ -469,7 +475,7 @@ class _Writer:
         return True
 
     async def checkpoint_due(self) -> None:
-        """Wait until a checkpoint is due: some time after the last one if there was input, or after many messages."""
+        """Wait until a checkpoint is due: some time after the last checkpoint if there was input, or after many messages."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHECKPOINT_S):

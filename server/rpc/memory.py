@@ -1,4 +1,7 @@
-"""The memory budget of docs/overload.md: the resident memory that a core may have for its load. A core that has more gets a finding."""
+"""The memory budget of docs/overload.md: the resident memory that a core may have for its load.
+
+`evenhand doctor` reports a core that uses more.
+"""
 
 import os
 from collections.abc import Iterator
@@ -29,7 +32,7 @@ class Load:
     waiting_bytes: int = 0
 
     def __str__(self) -> str:
-        """Return the parts that are not zero, such as `1,000 nodes, 10,000 pods, 9 streams`."""
+        """Return the numbers that are not zero as text, such as `1,000 nodes, 10,000 pods, 9 streams`."""
         counts = (
             ("node", self.held.nodes),
             ("pod", self.held.pods),
@@ -45,7 +48,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The resident memory of a core in bytes, and the core's load. The memory is 0 if it cannot be read."""
+    """The resident memory of a core in bytes, and the core's load. The memory is 0 if the size cannot be read."""
 
     resident_bytes: int
     load: Load
@@ -59,7 +62,7 @@ class Memory:
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process in bytes.
 
-    Return 0 if /proc does not have it, as on systems other than Linux.
+    Return 0 if /proc does not have this figure, as on systems other than Linux.
     """
     try:
         pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]

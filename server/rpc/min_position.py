@@ -1,7 +1,7 @@
-"""Reads with at least a position: a caller names a state that it has seen, and no core answers from an older one.
+"""Reads with a minimum position: a caller names a state that it has seen, and no core answers from an older state.
 
-The metadata `evenhand-min-position` of a call is POSITION@TERM, or POSITION alone. Both are in the `picture` of answers. A follower
-that has not got the position waits for it, for a bounded time.
+The metadata `evenhand-min-position` of a call is POSITION@TERM, or POSITION alone. Position and term are in the `picture` of
+answers. A follower that has not reached the position yet waits for a bounded time.
 """
 
 import asyncio
@@ -29,13 +29,16 @@ class MinPosition:
     """The check of each call, before it is handled."""
 
     def __init__(self, feed: Feed, replica: Replica, changed: asyncio.Event) -> None:
-        """Make the check. ``changed`` is set, and cleared, when the core has got events."""
+        """Make the check. ``changed`` is set, and cleared, when the core has received events."""
         self._feed = feed
         self._replica = replica
         self._changed = changed
 
     async def wait(self, method: str, metadata: Iterable[tuple[str, str | bytes]]) -> None:
-        """Wait until this core has got the position that the metadata name, if any. Raise CallError if it does not come."""
+        """Wait until this core has reached the position that the metadata name, if they name a position.
+
+        Raise CallError if the core does not reach the position in time.
+        """
         given = next((value for key, value in metadata if key == KEY), None)
         if given is None or not method.startswith(_SERVICES) or method in _ALWAYS:
             return
@@ -52,7 +55,7 @@ class MinPosition:
         return reach(self._feed.terms, self._feed.position, position, term)
 
     def _may_come(self, found: Reach) -> bool:
-        """Return whether this core may soon get the position. Only a follower may: no other core sends input to a leader."""
+        """Return whether this core may soon reach the position. Only a follower may, because no core sends input to a leader."""
         waits = found in (Reach.BEHIND, Reach.UNKNOWN)
         return waits and self._replica.state is not State.LEADER
 

@@ -1,4 +1,4 @@
-"""The move of a partition to another group of cores, as the core of one of the two groups does its steps (design 7.9)."""
+"""The steps by which a core gives a partition to another group of cores, or takes a partition from another group (design 7.9)."""
 
 from collections.abc import AsyncIterator
 from itertools import count
@@ -25,12 +25,15 @@ from server.state.partition import Partition
 _log = structlog.get_logger(__name__)
 
 GIVEN_UP_MS: Final = 60_000
-"""The milliseconds after which the former owner decides for a partition again whose move was not completed."""
+"""The milliseconds after which a move that was not completed is given up.
+
+When a move is given up, the former owner decides for the partition again.
+"""
 _PARTS_MAX: Final = MOVE_BYTES_MAX // moving.PART_BYTES
 
 
 class Standing(NamedTuple):
-    """How a partition stands at a core: the state in a word, and the other group of its move."""
+    """The status of a partition at a core: the state in a word, and the other group if the partition moves."""
 
     state: str
     other: str = ""
@@ -39,7 +42,7 @@ class Standing(NamedTuple):
 
 
 class Moving:
-    """The steps of moves at one core. Each step but `standing` goes through the pump, so that followers and the log get it."""
+    """The steps of moves at one core. Each step but `standing` goes through the pump, so that followers and the log get the step."""
 
     def __init__(
         self, core: Core, pump: Pump, reads: Reads, replica: Replica, sessions: Sessions
@@ -52,7 +55,7 @@ class Moving:
         self._numbers = count(1)
 
     def table(self) -> Assignment:
-        """Return the core's table. Raise CallError if the core has none."""
+        """Return the core's table. Raise CallError if the core has no table."""
         assignment = self._core.state.assignment
         if assignment is None:
             message = "this core has no table of cores: start it with --cores and --group"
@@ -60,7 +63,7 @@ class Moving:
         return assignment
 
     def standing(self, name: str) -> Standing:
-        """Return how a partition stands at this core."""
+        """Return the status of a partition at this core."""
         state = self._core.state
         self.table()
         if (arrival := state.arrivals.get(name)) is not None:
@@ -75,7 +78,7 @@ class Moving:
         return Standing("owned", synced=manager is not None and manager.synced)
 
     async def leave(self, name: str, to: str, revision: int) -> None:
-        """Stop deciding for a partition. Raise CallError if this core cannot give it away."""
+        """Stop deciding for a partition. Raise CallError if this core cannot give the partition away."""
         partition = self._owned(name, to, revision)
         self._check_synced(partition)
         until = self._pump.now() + GIVEN_UP_MS
@@ -83,10 +86,10 @@ class Moving:
         leaving = self._core.state.leaving.get(name)
         if leaving is None or leaving.group != to:
             self._check_free(name, to)
-            raise not_found("partition", name)  # A configuration has just removed it.
+            raise not_found("partition", name)  # A configuration has just removed the partition.
 
     async def copy(self, name: str) -> AsyncIterator[bytes]:
-        """Yield the parts of a copy of a partition that leaves. The copy is made in a copy of this process."""
+        """Yield the parts of a copy of a partition that moves to another group. The copy is made in a copy of this process."""
         question = Question("ExportPartition", str(next(self._numbers)).encode(), CALLER.get())
         data = await self._reads.answer(question, lambda: moving.copy_of(self._core.state, name))
         if len(data) > MOVE_BYTES_MAX:
@@ -99,7 +102,7 @@ class Moving:
             yield part
 
     async def take_part(self, event: PartitionMoving, part: bytes, layout: str) -> None:
-        """Take one part of a copy. Raise CallError if this core could not read the copy, or owns the partition already."""
+        """Receive one part of a copy of a partition. Raise CallError if this core could not read the copy, or already owns the partition."""
         self._check_leads()
         mine = self.table().revision
         if layout != checkpoint.layout():
@@ -140,7 +143,8 @@ class Moving:
                 grpc.StatusCode.UNAVAILABLE,
                 "PARTITION_MOVED",
                 f"partition {name!r} belongs to cores {to!r} now: register again",
-                # Only this core surely knows of the move: a follower could continue the session without it.
+                # Managers have to register with this process. A follower may not know of the move yet, and could
+                # continue the session without it.
                 facts={"process": self._replica.process},
             )
         )

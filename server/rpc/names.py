@@ -1,4 +1,4 @@
-"""The names of the pods that a core knows, from the tags that a client sent with its asks."""
+"""The names of a core's pods, from the tags that a client sent with its asks."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ def name_of(ask: Ask) -> str:
 def names_now(core: Core) -> Callable[[str, str], str]:
     """Return a function from partition and key to the pod's name.
 
-    The function returns "" if the core does not know the pod now.
+    The function returns "" if the core does not have the pod now.
     """
 
     def name(partition: str, key: str) -> str:

@@ -21,8 +21,8 @@ class Outbox:
 
     Above that limit the outbox is *spilled*, and holds nothing.
 
-    Scheduling states are sent only when no other pieces wait. Until then, the outbox keeps only the last state of each ask, and
-    drops it when the ask is placed.
+    Scheduling states are sent only when no other pieces wait. The outbox keeps only the last state of each ask, and drops this
+    state when the ask is placed.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Outbox:
         self.head = b""
         """The bytes with which each message begins."""
         self.sequence_field = 0
-        """The field of a message that holds the number of its last piece. 0: messages are not numbered (design 7.5)."""
+        """The field of a message that holds the number of its last piece. 0 means that messages are not numbered (design 7.5)."""
         self.last = 0
         """The number of the last piece that was added."""
         self.on_fill: Callable[[], None] | None = None
@@ -38,7 +38,7 @@ class Outbox:
         self._pieces: list[bytes] = []
         self._states: dict[StateKey, bytes] = {}
         self._leading_states = 0
-        """The number of states at the beginning of the pieces. These have no number."""
+        """The number of states at the beginning of the pieces. States have no number."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -56,14 +56,14 @@ class Outbox:
         return bool(self._states)
 
     def extend(self, pieces: list[bytes]) -> None:
-        """Append pieces to those that wait. If that exceeds the limits, the outbox spills."""
+        """Append pieces to the waiting pieces. If the outbox would exceed its limits, it spills."""
         self.last += len(pieces)
         self._pieces += pieces
         self._bytes += sum(map(len, pieces))
         self._filled()
 
     def put_states(self, states: dict[StateKey, bytes]) -> None:
-        """Replace the scheduling states of these asks. If that exceeds the limits, the outbox spills."""
+        """Replace the scheduling states of these asks. If the outbox would exceed its limits, it spills."""
         for key, piece in states.items():
             self._bytes += len(piece) - len(self._states.get(key, b""))
             self._states[key] = piece

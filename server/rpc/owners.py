@@ -1,6 +1,6 @@
 """The owners of resource managers: which caller may act for which manager, and what a shim's role is restricted to.
 
-A role may be restricted to a manager and to partitions. Otherwise a manager belongs to the caller that registered it. An
+A role may be restricted to a manager and to partitions. A manager that no role names belongs to the caller that registered it. An
 operator may do everything. On an open port every caller is an operator.
 """
 
@@ -15,7 +15,7 @@ from server.rpc.errors import not_yours
 from server.rpc.roles import Caller, Role
 
 NAMED_MAX: Final = 5
-"""The largest number of partitions that a refusal names. Further ones are counted."""
+"""The largest number of partitions that a refusal names. Further partitions are counted."""
 
 
 class Owners:
@@ -24,7 +24,10 @@ class Owners:
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
         self.changing = asyncio.Lock()
-        """The lock that is held from the checks of a configuration until it is in force. No other change can come in between."""
+        """The lock that is held from the checks of a configuration until it is in force.
+
+        No other change of the configuration can come in between.
+        """
 
     def check(self, rm_id: str, caller: Caller) -> None:
         """Raise CallError if the caller may not act for this manager."""
@@ -93,8 +96,8 @@ class Owners:
     def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
         """Return whether a shim may not change the partition.
 
-        If the shim's role is restricted to partitions, it may change these alone. Otherwise it may change partitions whose manager
-        is not foreign.
+        A shim whose role is restricted to partitions may change only these partitions. Any other shim may change the partitions
+        whose manager is not foreign.
         """
         if caller.partitions:
             return name not in caller.partitions
@@ -103,7 +106,8 @@ class Owners:
     def _is_foreign(self, rm_id: str, caller: Caller) -> bool:
         """Return whether the manager belongs to another caller.
 
-        This is so if the caller's role is bound to another manager, or if another caller registered this manager.
+        A manager belongs to another caller if the role of ``caller`` is bound to another manager, or if another caller registered
+        the manager.
 
         The empty name is never foreign.
         """

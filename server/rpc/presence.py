@@ -21,21 +21,24 @@ class _Seen:
 
 
 class Sighting(NamedTuple):
-    """The presence of a registered manager at one instant. Times are Unix milliseconds, 0 if there is none."""
+    """The presence of a registered manager at one instant. Times are Unix milliseconds, or 0 if there is no such time."""
 
     heard_ms: int
     """The time of its last message."""
     away_since_ms: int
     """The time when the manager's last stream ended, or when it registered without a stream.
 
-    The time is 0 if it has sent a message since.
+    The time is 0 if the manager has sent a message since then.
     """
     away: bool
     """Whether the manager has been away for at least `AWAY_GRACE_MS`."""
 
 
 class Presence:
-    """For each registered manager, when it was last heard and since when it is away. There are at most `MANAGERS_MAX` managers."""
+    """The presence of each registered manager: the time of its last message, and the time since which it has been away.
+
+    There are at most `MANAGERS_MAX` managers.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
@@ -49,7 +52,7 @@ class Presence:
         self._seen.pop(rm_id, None)
 
     def forget_all(self) -> None:
-        """Forget all managers, when this core no longer leads: the core that it follows knows whether they are away."""
+        """Forget all managers, because this core no longer leads. Its leader records whether managers are away."""
         self._seen.clear()
 
     def heard(self, rm_id: str, now: int) -> bool:
@@ -64,7 +67,7 @@ class Presence:
     def left(self, rm_id: str, now: int) -> bool:
         """Record that the manager's last stream ended, and return whether the manager was present before.
 
-        Return False if it is not registered.
+        Return False if the manager is not registered.
         """
         seen = self._seen.get(rm_id)
         if seen is None or seen.away_since_ms:
@@ -75,7 +78,7 @@ class Presence:
     def sighting(self, rm_id: str, now: int) -> Sighting:
         """Return the presence of a manager.
 
-        A manager that is not registered was never heard and is not away.
+        For a manager that is not registered, return the presence of a manager that has sent no message and is not away.
         """
         seen = self._seen.get(rm_id) or _Seen()
         since = seen.away_since_ms

@@ -1,7 +1,7 @@
 """The health service for probes: open to every caller that reaches a port, and therefore limited.
 
-A watcher that does not read does not block others. In `grpc_health.v1.health`, one such client would keep a server from
-stopping: that module holds a lock while it writes to watchers, and a change of the status needs that lock.
+A watcher that does not read does not block others. In `grpc_health.v1.health`, a client that does not read would keep a server
+from stopping: that module holds a lock while it writes to watchers, and a change of the status needs the same lock.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ LOOK_S: Final = 1.0
 _Request = health_pb2.HealthCheckRequest
 _Answer = health_pb2.HealthCheckResponse
 _Statuses: TypeAlias = dict[str, Any]
-"""The values of `HealthCheckResponse.ServingStatus` by service: the stubs have no type for one."""
+"""The values of `HealthCheckResponse.ServingStatus` by service: the stubs have no type for such a value."""
 _All: Final = GetMessageClass(_SERVICE.methods_by_name["List"].output_type)
 
 
@@ -88,7 +88,7 @@ class Health:
 
         An unknown service has the status SERVICE_UNKNOWN.
 
-        Raise CallError if there are too many watches.
+        Raise CallError if too many watches are open.
         """
         if self._watches >= HEALTH_WATCHES_MAX:
             raise too_many("watches of health", HEALTH_WATCHES_MAX)

@@ -1,11 +1,12 @@
 """The pump, which moves events from the inbox to the core and decisions to the outboxes. Nothing else calls `take` and `tick`.
 
-The pump is one asyncio task. It works in slices. A *slice* is a number of events, then a tick, then the sending of the decisions
-after `before_leaving`. Between slices the pump yields to the event loop. If the core has nothing more to decide, the pump sleeps
-until a message arrives or until the core's next due instant. If the events of a slice take long, the pump also yields between two
-events, and between the parts of one event. If the steps of the core take long, a tick has fewer steps. After long work the pump
-waits until open health checks are answered, for a few milliseconds at most. No report is read from the core within a slice. A
-defect in the core ends the pump and with it the process. Clients then send everything again to the next process (crash-only).
+The pump is one asyncio task. The pump works in slices. A *slice* is a number of events, then a tick, then the sending of the
+decisions after `before_leaving`. Between slices the pump yields to the event loop. If the core has nothing more to decide, the
+pump sleeps until a message arrives or until the core's next due instant. If the events of a slice take long, the pump also yields
+between two events, and between the parts of one event. If the steps of the core take long, a tick has fewer steps. After long
+work the pump waits until open health checks are answered, for a few milliseconds at most. No report is read from the core within
+a slice. A defect in the core ends the pump and with it the process. Clients send everything again to the next process
+(crash-only).
 """
 
 import asyncio
@@ -63,8 +64,8 @@ class Observer(Protocol):
     def decided(self, decisions: Decisions, now: int, /) -> None:
         """Receive decisions of a slice, in order.
 
-        Usually these are all decisions of the slice. If the slice has a registration, the decisions before it come in a call of
-        their own.
+        Usually these are all decisions of the slice. If the slice has a registration, the decisions made before the registration
+        come in a separate call.
         """
 
     def sliced(self, events: int, seconds: float, now: int, /) -> None:
@@ -105,7 +106,7 @@ class Pump:
     ) -> None:
         """Make a pump. No read of ``reads`` starts during a slice, even while the pump yields to the event loop within it."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
-        """The function to await before a slice's decisions and replies are sent, if these must be on disk first. Otherwise None."""
+        """The function to await before a slice's decisions and replies are sent, if these must be on disk first, or None."""
         self.checks: Callable[[], int] = lambda: 0
         """The function that returns how many health checks are open."""
         self._replies: list[tuple[asyncio.Future[list[Decision]], list[Decision]]] = []
@@ -123,7 +124,7 @@ class Pump:
         self.stopping = self.resting = False
         self._refusal: CallError | None = None
         self.ended = False
-        """Whether the pump was stopped and has taken what was in the inbox then."""
+        """Whether the pump was stopped and has taken all messages that were then in the inbox."""
         self._awake = asyncio.Event()
         self._enough = asyncio.Event()
         self._has_capacity = asyncio.Event()
@@ -132,7 +133,7 @@ class Pump:
         self.changed = asyncio.Event()
         """The event that wakes watchers at each change."""
         self.version = 0
-        """The version of the state. It rises each time watchers are woken, which is whenever something may have changed."""
+        """The version of the state. The version rises each time watchers are woken, which is whenever something may have changed."""
 
     def now(self) -> int:
         """Return the time in Unix milliseconds."""
@@ -156,8 +157,8 @@ class Pump:
 
         ``after`` is called right after the last event.
 
-        The core gets no other event in between. The pump may yield to the event loop if these events take long. A full inbox does
-        not delay these events. Raise CallError if the core leads no longer: `refuse`.
+        The core gets no other event between these events and the call of ``after``. The pump may yield to the event loop if these
+        events take long. A full inbox does not delay these events. Raise CallError if the core no longer leads (see `refuse`).
         """
         if self._refusal is not None:
             raise self._refusal
@@ -181,7 +182,7 @@ class Pump:
         self.wake_watchers()
 
     def followed(self, decisions: list[Decision], events: int, seconds: float, now: int) -> None:
-        """Pass the decisions of a slice of this core's leader to the observers. They are kept for sessions that may be resumed."""
+        """Pass the decisions of a slice of this core's leader to the observers. The decisions are kept for sessions that may be resumed."""
         if decisions:
             told = Decisions(decisions)
             if self._sessions.kept:
@@ -196,8 +197,8 @@ class Pump:
     async def in_parts(self, parts: Parts[_T]) -> tuple[_T, float]:
         """Do the work of a follower in parts, and yield to the event loop as within a slice. Return the result and the seconds of work.
 
-        If the task is cancelled, all parts are done nevertheless, because no one may use a core between two parts. The task is
-        then cancelled at its next wait.
+        If the task is cancelled, all parts are done nevertheless, because no one may use a core between two parts. A cancelled
+        task ends at its next wait after the parts.
         """
         self._turned = started = self._time.seconds()
         try:
@@ -205,7 +206,8 @@ class Pump:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
-            task.uncancel()  # `asyncio.timeout` counts: one cancellation stays one
+            # `asyncio.timeout` counts cancellations, so that one cancellation has to stay one.
+            task.uncancel()
             task.cancel()
             return whole(parts), self._time.seconds() - started
         finally:
@@ -214,17 +216,17 @@ class Pump:
     def rest(self) -> None:
         """End `run` when the current slice is over and the messages that are then in the inbox were taken.
 
-        Messages that arrive later stay in the inbox. `run` may be called again, and takes them.
+        Messages that arrive later stay in the inbox. `run` may be called again, and then takes these messages.
         """
         self.resting = True
         self._awake.set()
         self._enough.set()
 
     def refuse(self, error: CallError) -> None:
-        """Empty the inbox of a core that leads no longer. Callers that wait for replies get an error.
+        """Empty the inbox of a core that no longer leads. Callers that wait for replies get an error.
 
-        Callers that ask later get the error, too, until `accept` is called. Their events would wait here until the core leads again,
-        perhaps for days, and would then be taken although their callers have given up.
+        Callers that ask later get the error, too, until `accept` is called. The events of such callers would wait here until the
+        core leads again, perhaps for days. A core that leads again would take these events although the callers have given up.
         """
         self._refusal = error
         for mail in self._inbox:
@@ -235,7 +237,7 @@ class Pump:
         self._has_capacity.set()
 
     def accept(self) -> None:
-        """Take events again, because the core leads soon."""
+        """Take events again, because the core will soon lead."""
         self._refusal = None
 
     async def run(self) -> None:
@@ -350,7 +352,7 @@ class Pump:
         return tick
 
     async def _whole(self, parts: Parts[_T]) -> tuple[_T, float]:
-        """Do work in parts. If the parts take long, yield to the event loop between two of them.
+        """Do work in parts. If the parts take long, yield to the event loop between two parts.
 
         Return the result and the seconds of work.
         """
@@ -404,7 +406,7 @@ class Pump:
         return mail
 
     async def _give(self, events: Sequence[Event], now: int, decisions: list[Decision]) -> None:
-        """Give events to the core in parts. If they take long, yield to the event loop between two parts."""
+        """Give events to the core in parts. If the events take long, yield to the event loop between two parts."""
         at = 0
         while at < len(events):
             piece = events[at : at + self._events.amount]
@@ -524,7 +526,8 @@ class Pump:
         if self._asking:
             return False
         heard: set[Session | None] = set()
-        for mail in self._inbox:  # short: few streams, and a second message of one ends it
+        # This loop is short: there are few streams, and the second message of a stream ends it.
+        for mail in self._inbox:
             if mail.session in heard:
                 return True
             heard.add(mail.session)
@@ -541,8 +544,8 @@ class Pump:
 def _is_heard(mail: _Mail) -> bool:
     """Return whether a message is still to be taken.
 
-    This is so if its stream is open or has ended in order, or if the message came from no stream. A stream that ended because
-    this core handed over sends its messages to another core once more.
+    A message is to be taken if its stream is open or has ended in order, or if the message came from no stream. If a stream ended
+    because this core handed over, its client sends the messages again to another core.
     """
     session = mail.session
     if session is None or session.alive:

@@ -15,9 +15,9 @@ from server.rpc.roles import CALLER, Caller
 
 _Request = TypeVar("_Request", bound=Message)
 Read = Callable[[], bytes]
-"""The function that returns a serialized answer. It raises CallError."""
+"""The function that returns a serialized answer. It raises CallError if the question cannot be answered."""
 Complete = Callable[[Message, Message], None]
-"""The function that adds the parts that all answers have, given the request and the answer."""
+"""The function that fills in the fields that all answers have. The arguments of the function are the request and the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Reads(Protocol):
 
 
 class InPlace:
-    """The reads in this process. Each runs at once, and the event loop waits for it."""
+    """The reads in this process. Each read runs at once, and the event loop waits for its end."""
 
     apart = False
 
@@ -76,7 +76,7 @@ class InPlace:
 
 
 class Answers:
-    """The maker of the answers of all services. It completes and serializes each answer where the read runs."""
+    """The maker of the answers of all services. Each answer is completed and serialized in the process in which the read runs."""
 
     def __init__(self, reads: Reads, complete: Complete) -> None:
         self._reads = reads
@@ -87,7 +87,7 @@ class Answers:
     ) -> bytes:
         """Return the serialized answer of ``behaviour``.
 
-        Raise CallError if there is none.
+        Raise CallError if ``behaviour`` raises it, or if no answer can be made.
         """
 
         def read() -> bytes:

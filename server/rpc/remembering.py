@@ -1,4 +1,4 @@
-"""The history of a core: its queue, its thread, and the samples that copies of the process make."""
+"""The recording of a core's history: the queue of items to write, the thread that writes them, and samples made in copies of the process."""
 
 import asyncio
 import importlib.metadata
@@ -87,12 +87,12 @@ class Remembering:
     async def refused(self) -> str:
         """Return why the history can never be used.
 
-        Return "" if it can be used, also if its database does not answer at the moment.
+        Return "" if the history can be used, also if its database does not answer at the moment.
         """
         return await asyncio.to_thread(self._feeder.wait_opened)
 
     async def sample(self, reads: Reads) -> None:
-        """Sample the core from time to time, the first time at once."""
+        """Take a sample of the core at once, and then at regular intervals."""
         while True:
             await self._sample(reads)
             await asyncio.sleep(self._sample_s)
@@ -118,7 +118,7 @@ class Remembering:
         return self._replica.state is State.LEADER
 
     def _rested(self) -> None:
-        """Queue the end of this core's leadership."""
+        """Queue an item that says that this core no longer leads."""
         self._queue.put(Kind.FOLLOWS, self._now(), [self._replica.leader])
 
     async def _sample(self, reads: Reads) -> None:

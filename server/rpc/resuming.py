@@ -1,4 +1,4 @@
-"""The offer of a manager to continue a session, and whether this core can accept it (design 7.5)."""
+"""The offer of a manager to continue a session, and the test whether this core can accept the offer (design 7.5)."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
@@ -9,10 +9,10 @@ from si.v1 import si_pb2
 
 
 class Offer(NamedTuple):
-    """The progress of a session as its manager knows it, by stream.
+    """The progress of a session according to its manager, by stream.
 
-    ``received`` has the number of the last decision that the manager received. ``sent`` has the number of messages that it made, and
-    ``oldest`` the number of the oldest message that it can still send.
+    ``received`` has the number of the last decision that the manager received. ``sent`` has the number of messages that the
+    manager made. ``oldest`` has the number of the oldest message that it can still send.
     """
 
     session: str
@@ -43,14 +43,14 @@ class Offer(NamedTuple):
         )
 
     def is_reached(self, manager: Manager | None) -> bool:
-        """Return whether the core knows this session and has made each of its decisions that the manager received."""
+        """Return whether the core has this session, and has made every decision of it that the manager received."""
         if manager is None or manager.session is None or manager.session.name != self.session:
             return False
         sent = manager.session.sent
         return all(sent.get(kind, 0) >= number for kind, number in self.received.items())
 
     def fits(self, manager: Manager | None, sessions: Sessions) -> bool:
-        """Return whether the session can be continued here."""
+        """Return whether this core can continue the session."""
         if manager is None or not manager.can_resume(self.session):
             return False
         return self.missing(manager, sessions) is not None

@@ -83,7 +83,7 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.WatchService/WatchQueues": _READERS,
     # A viewer gets the kinds of events of its own queues, and no events.
     "/evenhand.v1.WatchService/WatchEvents": _READERS,
-    # A viewer sees its own side of a decision.
+    # A viewer sees only the part of a decision that concerns its own queues.
     "/evenhand.v1.DecisionService/ListDecisions": _READERS,
     "/evenhand.v1.DecisionService/GetDecision": _READERS,
     "/evenhand.v1.DecisionService/WatchDecisions": _READERS,
@@ -102,7 +102,7 @@ TABLE: Final[Mapping[str, frozenset[Role]]] = {
     "/evenhand.v1.ReplicationService/ImportPartition": _OPERATORS,
     "/evenhand.v1.ReplicationService/CompleteMove": _OPERATORS,
     "/evenhand.v1.ReplicationService/CancelMove": _OPERATORS,
-    # A viewer sees of the past what it may see of the present.
+    # A viewer may read the same things in the history as in the present state.
     "/evenhand.v1.HistoryService/GetQueueHistory": _READERS,
     "/evenhand.v1.HistoryService/GetPodHistory": _READERS,
     "/evenhand.v1.HistoryService/GetWaits": _READERS,
@@ -177,4 +177,4 @@ def may(role: Role, method: str) -> bool:
 
 
 CALLER: ContextVar[Caller] = ContextVar("caller")
-"""The caller of the RPC that is being handled. The guard sets it."""
+"""The caller of the RPC that is being handled. The guard sets this variable."""

@@ -1,4 +1,4 @@
-"""The saving of the core's state to disk, from time to time and when the server ends, so that the next run continues from it."""
+"""The saving of the core's state to disk at intervals and at the end of the server. The next run continues from the saved state."""
 
 import asyncio
 from collections.abc import Iterable
@@ -31,13 +31,14 @@ SAVE_S: Final = 15.0
 
 
 def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> bool:
-    """Give the core the state that an earlier run saved, and return whether there is one that can be used.
+    """Give the core the state that an earlier run saved, and return whether there was a usable state.
 
-    If the configuration ``file`` is given and differs from the configuration in the saved state, it is applied to that
-    state. The revision of ``file`` and the texts that managers sent last are those with which the core was made, since they
-    were kept at each change and the state may be older. If the state is newer, because they were not kept, its texts count, and
-    no revision gets the number of an earlier one. The core decides for the partitions that its options name, even if the
-    earlier run had other partitions. Raise BadOptionError if the earlier run had a newer table of cores.
+    If the configuration ``file`` is given and differs from the configuration in the saved state, the core applies ``file`` to
+    that state. The core was made with the revision of ``file`` and with the texts that managers sent last. Revision and texts
+    were written at each change, so they are usually newer than the saved state, and stay in force. If revision and texts could
+    not be written, the saved state has a newer revision. With a newer revision, the texts of the saved state count. In each case
+    the revision number does not go back. The core decides for the partitions that its options name, even if the earlier run had
+    other partitions. Raise BadOptionError if the earlier run had a newer table of cores.
     """
     found = saved.read(path)
     if found.why_not:
@@ -69,7 +70,7 @@ def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> b
 def take_over(path: Path, feed: Feed, core: Core) -> list[str]:
     """Take partitions from the saved state of the core that owned them before, and return their names.
 
-    Partitions that this core does not own, or has already, are left out. Raise BadOptionError if the file cannot be used.
+    Partitions that this core does not own, or already has, are left out. Raise BadOptionError if the file cannot be used.
     """
     found = saved.read(path)
     if found.core is None or found.header is None:
@@ -98,9 +99,9 @@ class Saving:
         """The reason why the last save failed, or "" if it did not fail."""
 
     async def run(self) -> None:
-        """Save the state every `SAVE_S` seconds if the core was given anything since, and when the core has just joined a leader.
+        """Save the state every `SAVE_S` seconds if the core received input since the last save, and when the core has just joined a leader.
 
-        A core that joins has no saved state, or one from before the core ended, which may be old. A core that joins again within
+        A core that joins has no saved state, or a state of its previous run, which may be old. A core that joins again within
         `SAVE_S` of a save is not saved earlier: joins that fail one after the other would keep the disk busy.
         """
         while True:
@@ -109,7 +110,10 @@ class Saving:
             await asyncio.sleep(SAVE_S)
 
     async def _changed(self) -> None:
-        """Wait until the core has a state that is not saved. Look at once, every `SAVE_S` seconds, and when a checkpoint was taken over."""
+        """Wait until the core has a state that is not saved.
+
+        Check this at once, every `SAVE_S` seconds, and when a checkpoint was taken over.
+        """
         while self._feed.position == self._position:
             self._taken_over.clear()
             with suppress(TimeoutError):
@@ -127,7 +131,7 @@ class Saving:
         self._note(why.decode(), position)
 
     def close(self) -> None:
-        """Save the state after an orderly end. This is done in this process, because the core decides nothing any longer."""
+        """Save the state after an orderly end. The save runs in this process, because the core no longer decides anything."""
         if self._feed.position != self._position:
             self._note(self._write().decode(), self._feed.position)
 
@@ -149,7 +153,7 @@ class Saving:
             )
 
     def _write(self) -> bytes:
-        """Write the file. Return the reason if that failed, else b""."""
+        """Write the file. Return the reason if the write failed, or b"" if it succeeded."""
         try:
             saved.write(self._path, self._feed.checkpoint())
         except OSError as error:

@@ -7,11 +7,14 @@ from server.rpc.reads import Question, Reads
 from server.rpc.roles import Caller, Role
 
 _QUESTION = Question("GET /metrics", b"", Caller("metrics", Role.METRICS))
-"""The question of all scrapes, which are allowed before. Scrapes that wait at the same time get one answer."""
+"""The question of all scrapes. Callers are checked before the question is asked. Scrapes that wait at the same time get one answer."""
 
 
 def scrapes(reads: Reads, metrics: Metrics) -> Text:
-    """Return the function that computes the metrics through ``reads``. The function raises BusyError."""
+    """Return the function that computes the metrics through ``reads``.
+
+    The function raises BusyError if the metrics cannot be computed now.
+    """
 
     async def text() -> bytes:
         metrics.prepare()

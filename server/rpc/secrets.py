@@ -1,7 +1,8 @@
-"""The files that decide which callers may reach the ports. They are read at the start, and again when one of them changes.
+"""The files that decide which callers may reach the ports. The files are read at the start, and again when one of the files changes.
 
-Certificate, key and client authority together are one secret. The roles are another, the tokens a third. A secret is replaced
-completely or not at all. As long as a new file cannot be used, the content that was read before stays in force.
+Certificate, key and client authority together are one secret. The file of roles is another secret, and the file of tokens is a
+third. A secret is replaced completely or not at all. As long as a new file cannot be used, the content that was read before stays
+in force.
 """
 
 import ssl
@@ -20,7 +21,7 @@ LOOK_S: Final = 5.0
 """The seconds between two checks of the files."""
 _DAY_MS: Final = 24 * 3_600_000
 EXPIRY_WARNING_MS: Final = 14 * _DAY_MS
-"""A warning is logged from so many milliseconds before the expiry of the server's certificate."""
+"""The milliseconds before the expiry of the server's certificate at which warnings begin."""
 
 _CORRECT: Final = "Correct the file: it is read again within seconds, and at SIGHUP at once."
 _RENEW: Final = "Write a new certificate and key over the old files; no restart is needed."
@@ -35,7 +36,7 @@ class Health(NamedTuple):
 
     ``reloads`` counts the calls of `renew` that put a file's content in force. ``failing`` says for each secret with files why
     its newest text is not in force. The reason is "" if the text is in force. ``expires_ms`` is the end of the server's
-    certificate. It is None without TLS.
+    certificate. ``expires_ms`` is None without TLS.
     """
 
     reloads: int
@@ -44,10 +45,13 @@ class Health(NamedTuple):
 
 
 class _Secret(Generic[_Read]):
-    """The content of one or more files. ``problem`` says why their newest text is not in force. It is "" if the text is in force."""
+    """The content of one or more files. ``problem`` says why the newest text of the files is not in force.
+
+    ``problem`` is "" if the text is in force.
+    """
 
     def __init__(self, name: str, read: Callable[[], _Read], *files: Path | None) -> None:
-        """Read the files. Raise BadOptionError if one of them cannot be used."""
+        """Read the files. Raise BadOptionError if a file cannot be used."""
         self.name = name
         self.files = [file for file in files if file is not None]
         self._read = read
@@ -61,7 +65,7 @@ class _Secret(Generic[_Read]):
         return bool(self.problem) or self._now() != self._stamps
 
     def renew(self) -> bool:
-        """Read the files again. If they cannot be used, keep the content in force and return False."""
+        """Read the files again. If the files cannot be used, keep the content in force and return False."""
         # The stamps are taken before the files are read. A change in between is therefore noticed the next
         # time.
         self._stamps = self._now()
@@ -77,7 +81,7 @@ class _Secret(Generic[_Read]):
     def _now(self) -> list[tuple[int, int, int] | None]:
         """Return a stamp for each file, or None for a file that cannot be read. The stamp changes when the file is replaced.
 
-        Links are followed, so that a link to another file is a change.
+        Symbolic links are followed, so that a link that points to another file is noticed as a change.
         """
         return [_stamp(file) for file in self.files]
 
@@ -94,7 +98,7 @@ class Secrets:
     """The content in force of the files of ``access``. ``now`` gives Unix milliseconds."""
 
     def __init__(self, access: Access, now: Callable[[], int]) -> None:
-        """Read all files. Raise BadOptionError if one of them cannot be used."""
+        """Read all files. Raise BadOptionError if a file cannot be used."""
         self._access = access
         self._now = now
         pair = (access.tls_cert, access.tls_key)
@@ -116,11 +120,11 @@ class Secrets:
         if self._tls.value is None:
             return None
         needed = self._access.tls_client_ca is not None
-        fetch: Any = self._newer  # typed without the None that its documentation names
+        fetch: Any = self._newer  # The type stub lacks the None that gRPC's documentation allows.
         return grpc.dynamic_ssl_server_credentials(self._tls.value.grpc, fetch, needed)
 
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the TLS configuration in force if it is newer than that which gRPC has, else None.
+        """Return the TLS configuration in force if it is newer than the configuration that gRPC has. Otherwise return None.
 
         The library gRPC calls this in a thread of its own.
         """

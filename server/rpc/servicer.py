@@ -1,9 +1,9 @@
 """The service `si.v1.Scheduler`: registration and the three streams. No scheduling decision is made here.
 
 The streams carry bytes: the codec decodes messages, and the outbox joins answers from pieces. Each stream has a reader and a
-writer. The reader waits while the core's inbox is full. gRPC's flow control then slows down a client that sends too fast. The
-writer writes only as fast as the client reads. The outbox of a client that is too slow therefore fills up. A client that closes
-its side of a stream gets the answers to its messages. Then the stream ends.
+writer. The reader waits while the core's inbox is full. While the reader waits, gRPC's flow control slows down a client that
+sends too fast. The writer writes only as fast as the client reads. The outbox of a client that is too slow therefore fills up. A
+client that closes its side of a stream gets the answers to its messages. The stream ends after these answers.
 """
 
 import asyncio
@@ -58,20 +58,20 @@ _log = structlog.get_logger(__name__)
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
 """The seconds after which an absence is checked.
 
-They are a little more than the grace period, so that the grace period is over by every clock.
+This time is a little longer than the grace period, so that the grace period is over by every clock.
 """
 
 _Decode = Callable[[bytes], Parts[Batch]]
 
 
 Received = Callable[[Kind, int, Context], None]
-"""The observer of messages. Its arguments are the kind of the stream, the number of objects in the message, and the call."""
+"""The observer of messages. The arguments of the observer are the kind of the stream, the number of objects in the message, and the call."""
 
 
 class Scheduler:
     """The handlers of the service.
 
-    ``readings`` is None if a file configures the core. The configurations in registrations are then ignored.
+    ``readings`` is None if a file configures the core. Without ``readings``, the configurations in registrations are ignored.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class Scheduler:
         self._received = received
         self._readings = readings
         self.lead: Callable[[], None] = lambda: None
-        """The function that a registration calls once it is not refused: it makes this core decide if it followed another one."""
+        """The function that is called once a registration is accepted. If this core followed another core, the function makes it lead."""
         self.reach: Callable[[Callable[[], bool]], Awaitable[None]] = _no_wait
-        """The function that waits until this core, if it follows another one, has got enough of its input."""
+        """The function that waits until this core has received enough input, if it follows another core."""
         self.leads = asyncio.Event()
         """The event that is set while this core leads."""
         self._registering: dict[str, asyncio.Future[None]] = {}
@@ -124,12 +124,13 @@ class Scheduler:
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Register a manager. Raise CallError for a registration that is refused.
 
-        If the manager will say when its sync is complete, and does not ask to forget its earlier reports, the core keeps what it
-        had reported, and compares it with the new reports. Otherwise the core removes it (design 1.10).
+        If the manager announces that it reports the end of its sync, and does not ask to forget its earlier reports, the core
+        keeps the objects that the manager had reported, and compares them with the new reports. Otherwise the core removes these
+        objects (design 1.10).
 
-        If the manager had registered before, its streams end. Otherwise only those of its streams end that other callers opened.
-        During a first registration, messages of the manager wait until the registration is done. (See `_after_registration` for
-        later registrations.)
+        If the manager had registered before, all its streams end. Otherwise only the streams that other callers opened for the
+        manager end. During a first registration, messages of the manager wait until the registration is done. (See
+        `_after_registration` for later registrations.)
         """
         self._sessions.owners.check(request.rmID, CALLER.get())
         table = table_revision.check(self._core.state, context)
@@ -150,7 +151,7 @@ class Scheduler:
     ) -> si_pb2.ResumedSession | None:
         """Continue the session that the manager names, and return how many of its messages the core has (design 7.5).
 
-        Return None if the manager names no session, or one that this core cannot continue.
+        Return None if the manager names no session, or a session that this core cannot continue.
         """
         offer, caller = Offer.of(request), CALLER.get()
         if offer is None:
@@ -219,7 +220,7 @@ class Scheduler:
 
         Return None if the text is empty or a file configures the core.
 
-        Raise CallError for a text with errors. The error names their lines and paths.
+        Raise CallError for a text with errors. The error names the lines and paths of the errors in the text.
         """
         if self._readings is None or not text.strip():
             return None
@@ -248,9 +249,9 @@ class Scheduler:
     def _wiping(self, event: ManagerRegistered) -> list[ManagerWiped]:
         """Return events that end `WIPE_OBJECTS` asks and allocations of a manager each.
 
-        The core then takes little time for each event.
+        The core takes little time for an event of this size.
 
-        The registration itself ends the others, which are fewer than `WIPE_OBJECTS`.
+        The registration itself ends the remaining objects, which are fewer than `WIPE_OBJECTS`.
         """
         known = held(self._core.state, event.rm_id)
         return [ManagerWiped(event.rm_id, WIPE_OBJECTS, event.epoch)] * (
@@ -290,7 +291,7 @@ class Scheduler:
             self._pump.wake_watchers()
 
     def _closed(self, session: Session) -> None:
-        """Close a stream. If it was the last stream of its manager, the manager counts as away from now on."""
+        """Close a stream. If the closed stream was the last stream of its manager, the manager counts as away from now on."""
         self._sessions.close(session)
         rm_id = session.rm_id
         is_last = rm_id and not self._sessions.open_kinds(rm_id)
@@ -351,8 +352,8 @@ class Scheduler:
         """Wait until a registration of the manager that is in progress is done.
 
         A stream that already speaks for a registered manager does not wait. A new stream of a registered manager waits at most
-        REGISTRATION_WAIT_S. Thus a registration whose configuration takes long to read does not stop the manager's streams. When
-        that registration is done, the streams end.
+        REGISTRATION_WAIT_S. A registration whose configuration takes long to read therefore does not stop the manager's streams.
+        When the registration in progress is done, the manager's streams end.
         """
         is_known = self._sessions.is_registered(rm_id)
         if is_known and session.rm_id == rm_id:
@@ -363,7 +364,7 @@ class Scheduler:
                     await asyncio.wait({registration})
 
     async def _take(self, session: Session, data: bytes, context: Context) -> None:
-        """Decode one message and put it into the inbox. Raise CallError if it is malformed or the caller may not send it."""
+        """Decode one message and put it into the inbox. Raise CallError if the message is malformed or the caller may not send it."""
         try:
             batch = await in_turns(self._decoders[session.kind](data))
         except (MalformedError, DecodeError) as error:
@@ -380,7 +381,7 @@ class Scheduler:
 
 
 async def _no_wait(_is_enough: Callable[[], bool]) -> None:
-    """Return at once: a core that follows no other one has got all input."""
+    """Return at once, because a core that follows no other core has received all input."""
 
 
 async def _drained(writer: asyncio.Task[None], session: Session) -> None:
@@ -394,7 +395,7 @@ async def _drained(writer: asyncio.Task[None], session: Session) -> None:
 async def _write(session: Session, context: Context) -> None:
     """Write messages from the outbox. If the session ends in order, the remaining messages are still written.
 
-    If it fails, they are dropped.
+    If the session fails, the remaining messages are dropped.
     """
     ended = False
     while not ended:

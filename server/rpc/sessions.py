@@ -1,8 +1,8 @@
 """The sessions: which stream belongs to which resource manager, and what ends a stream (design 1.10).
 
 A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of stream. A new
-stream replaces the one before. The outboxes of a registered manager stay when its streams end. Decisions that are made before a
-stream is opened are therefore not lost.
+stream replaces the previous stream. The outboxes of a registered manager stay when its streams end. Decisions that are made
+before a stream is opened are therefore not lost.
 """
 
 import asyncio
@@ -62,7 +62,8 @@ SEQUENCE: Final[Mapping[Kind, int]] = {
 class Session:
     """One open stream.
 
-    It ends when the future `ended` is done. The future has a result if the stream ended in order, and otherwise a CallError.
+    The stream ends when the future `ended` is done. The future has a result if the stream ended in order, and otherwise a
+    CallError.
     """
 
     def __init__(
@@ -80,11 +81,11 @@ class Session:
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.written = 0
-        """The number of messages that gRPC took. It grows while a stream makes progress."""
+        """The number of messages that gRPC took. This number grows while the stream makes progress."""
         self.filled = asyncio.Event()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None
-        """The error that ends a stream in order. It is sent after everything in the outbox."""
+        """The error that ends a stream in order. This error is sent after everything in the outbox."""
         self.is_handed_over = False
         """Whether messages of this stream that were not taken yet are for another core."""
 
@@ -95,7 +96,7 @@ class Session:
 
     @property
     def failed(self) -> bool:
-        """Whether the stream ended with an error. Nothing more is sent then."""
+        """Whether the stream ended with an error. Nothing more is sent on a failed stream."""
         return not self.alive and not self.ended.cancelled() and self.ended.exception() is not None
 
     @property
@@ -106,7 +107,7 @@ class Session:
     def fail(self, error: Exception) -> None:
         """End the stream now.
 
-        Do nothing if it has already ended.
+        Do nothing if the stream has already ended.
         """
         if not self.ended.done():
             self.ended.set_exception(error)
@@ -126,7 +127,7 @@ class Session:
         self._on_fill()
 
     def detach(self) -> None:
-        """Leave the outbox without a stream.
+        """Detach the stream from the outbox.
 
         The outbox continues to fill.
         """
@@ -152,7 +153,7 @@ class Sessions:
         """The last decisions of the streams of managers whose sessions can be resumed (design 7.5)."""
         self.owners = Owners()
         self.presence = Presence()
-        """The presence of managers, updated by the servicer, which knows the time."""
+        """The presence of managers. The servicer updates it, because the servicer has the clock."""
         self.gone = asyncio.Event()
         """The event that is set while no stream is open."""
         self.gone.set()
@@ -160,7 +161,7 @@ class Sessions:
     def open(
         self, kind: Kind, caller: Caller = LOCAL_OPERATOR, now: int = 0, epoch: int = 0
     ) -> Session:
-        """Open a stream. Raise CallError if STREAMS_MAX are open and the caller has at least as many as one manager needs.
+        """Open a stream. Raise CallError if STREAMS_MAX streams are open and the caller already has enough open streams for one manager.
 
         If STREAMS_MAX are open, streams that have not named a manager in time are ended first, to free places. Each caller always
         has places for the streams of one manager, so that other callers cannot keep this caller out.
@@ -217,10 +218,11 @@ class Sessions:
     def admit(
         self, rm_id: str, instance: str, caller: Caller, now: int, holds: Holds
     ) -> Sequence[str]:
-        """Return the managers that were removed to free a place for this one, usually none.
+        """Return the managers that were removed to free a place for this manager. Usually no manager has to be removed.
 
-        Raise CallError if there are too many managers or if the manager belongs to another caller. Also raise it if the process
-        that replaced this one still acts for the manager. ``holds`` says whether the core holds an object of a manager.
+        Raise CallError if there are too many managers or if the manager belongs to another caller. Raise CallError also if the
+        process that replaced this process still acts for the manager. ``holds`` says whether the core holds an object of a
+        manager.
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))
@@ -234,7 +236,7 @@ class Sessions:
     def _why_full(self, caller: Caller) -> CallError | None:
         """Return why the caller may not register another manager.
 
-        Return None if it may. Each caller may always register a first manager.
+        Return None if the caller may do so. Each caller may always register a first manager.
         """
         own = self.owners.count(caller)
         if own and len(self._registered) >= MANAGERS_MAX:
@@ -270,9 +272,9 @@ class Sessions:
     ) -> None:
         """Record a registration. From now on each message of the allocation stream carries the epoch.
 
-        If the manager had registered before, end its streams. Otherwise end only those of its streams that other callers opened.
-        Objects that wait for the ended streams are not sent. If the session that begins has a name, its decisions are kept and
-        numbered, so that it can be resumed.
+        If the manager had registered before, end its streams. Otherwise end only the streams that other callers opened for the
+        manager. Objects that wait for the ended streams are not sent. If the session that begins has a name, its decisions are
+        kept and numbered, so that it can be resumed.
         """
         self._end_streams(rm_id, instance, caller, epoch)
         self.end_session(rm_id)
@@ -286,9 +288,10 @@ class Sessions:
     def missing(
         self, manager: Manager, received: Mapping[Kind, int]
     ) -> dict[Kind, Sequence[bytes]] | None:
-        """Return the decisions of a manager's session after those that the manager received, by stream.
+        """Return the decisions of a manager's session that the manager has not received, by stream.
 
-        Return None if not all of them are kept. ``received`` has the number of the last decision that the manager received.
+        Return None if not all these decisions are kept. ``received`` has the number of the last decision that the manager
+        received.
         """
         found: dict[Kind, Sequence[bytes]] = {}
         for kind in Kind:
@@ -318,7 +321,10 @@ class Sessions:
             outbox.extend([*missing[kind]])
 
     def follow(self, managers: Mapping[str, Manager]) -> None:
-        """Keep decisions for the sessions that another core's input began or ended. Call this after each slice of that input."""
+        """Keep decisions for the sessions that another core's input began or ended.
+
+        Call this method after each slice of the other core's input.
+        """
         going = {rm_id: one.session for rm_id, one in managers.items() if one.session is not None}
         for rm_id, session in going.items():
             for kind in Kind:
@@ -347,7 +353,7 @@ class Sessions:
         self._outboxes[rm_id, Kind.ALLOCATION].head = epoch_head(epoch)
 
     def end_session(self, rm_id: str) -> None:
-        """Keep no more decisions of a manager, and count none of its messages, because its session can no longer be resumed."""
+        """Stop keeping decisions of a manager and counting its messages, because its session can no longer be resumed."""
         for kind in Kind:
             self.kept.pop((rm_id, kind), None)
 

@@ -1,10 +1,10 @@
-"""The time slice of a process: how long the kernel lets the process run before it looks for another one.
+"""The time slice of a process: how long the kernel lets the process run before it may switch to another process.
 
 Since Linux 6.6 a process that runs keeps its processor for its slice, whatever the priority of a process that wakes up meanwhile.
-The usual slice is 1 to 3 ms. Since Linux 6.12 a process may ask for another slice. A process that wakes up, and has not used up its
-own share, takes the processor at once from a process with a longer slice. The share of a process still depends on its nice value
-alone: a core that has just used its share may wait for a copy. The policy SCHED_IDLE delays the core less, but a busy core would
-leave such a process no time.
+The usual slice is 1 to 3 ms. Since Linux 6.12 a process may ask for a slice of another length. A process that wakes up, and has
+not used up its own share, takes the processor at once from a process with a longer slice. The share of a process still depends on
+its nice value alone: a core that has just used its share may wait for a copy. The policy SCHED_IDLE delays the core less, but a
+busy core would leave such a process no time.
 """
 
 import ctypes
@@ -15,19 +15,20 @@ import sys
 from typing import Final
 
 LONG_NS: Final = 10_000_000
-"""The slice in nanoseconds of a process that gives way. The kernel accepts 0.1 to 100 ms."""
+"""The slice in nanoseconds for which a process of low priority asks. The kernel accepts 0.1 to 100 ms."""
 _CALLS: Final = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
-"""The number of the system call `sched_setattr` by machine. Python and older C libraries have no function for it."""
+"""The number of the system call `sched_setattr` by machine. Python and older C libraries have no function for this call."""
 _ATTRIBUTES: Final = struct.Struct("=IIQiIQQQII")
 """The kernel's `sched_attr`: size, policy, flags, nice value, priority, runtime (here the slice), deadline, period, two limits."""
 _LIBRARY: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
-"""The C library. A copy of a process cannot load it, because another thread may have held the lock of the loader."""
+"""The C library. A copy of a process cannot load the library, because another thread may have held the lock of the loader."""
 
 
 def give_way(slice_ns: int = LONG_NS) -> None:
-    """Ask for a slice of this length for the calling thread, so that threads of the usual slice need not wait for its end.
+    """Ask for a slice of this length for the calling thread, so that threads with a slice of the usual length can interrupt it.
 
-    Do nothing where the kernel knows no slices, refuses, or schedules the thread by another policy than the usual one.
+    Do nothing if the kernel does not support slices, refuses the request, or schedules the thread by another policy than the
+    usual one.
     """
     call = _CALLS.get(platform.machine())
     if _LIBRARY is None or call is None or os.sched_getscheduler(0) != os.SCHED_OTHER:

@@ -1,4 +1,4 @@
-"""Work in parts (`model/parts`) on the event loop, which gets its turn between two parts."""
+"""Work in parts (`model/parts`) on the event loop, which runs other tasks between two parts."""
 
 import asyncio
 from typing import TypeVar
@@ -9,7 +9,7 @@ _Made = TypeVar("_Made")
 
 
 async def in_turns(parts: Parts[_Made]) -> _Made:
-    """Do all parts, yield to the event loop between two of them, and return the result."""
+    """Do all parts, yield to the event loop between two parts, and return the result."""
     while True:
         try:
             next(parts)

@@ -13,7 +13,7 @@ from server.rpc.grpc_types import Context
 METADATA_KEY: Final = "evenhand-table-revision"
 _DIGITS_MAX: Final = 18
 _MOVES_CHARACTERS_MAX: Final = 1_000
-"""The largest length of the moves in a refusal. A shim that would need more of them needs the newer table."""
+"""The largest length of the moves in a refusal. A shim that would need a longer list has to read the newer table instead."""
 
 
 def revision_of(assignment: Assignment | None) -> int:
@@ -22,7 +22,7 @@ def revision_of(assignment: Assignment | None) -> int:
 
 
 def check(state: State, context: Context) -> int:
-    """Return the revision that a shim names in its registration. Raise CallError if this core's group has another one.
+    """Return the revision that a shim names in its registration. Raise CallError if this core's group has another revision.
 
     A shim may also name the revision with which this core takes a partition that another group gives away (design 7.9). The error
     of a shim with an older table names the moves since then.
@@ -43,7 +43,10 @@ def check(state: State, context: Context) -> int:
 
 
 def _moves_since(state: State, revision: int) -> str:
-    """Return the moves of this core's group since a revision as JSON. Return "" if other changes were made since, or too many."""
+    """Return the moves of this core's group since a revision as JSON.
+
+    Return "" if other changes than moves were made since then, or too many moves.
+    """
     since = [one for one in state.changes if one.revision > revision]
     known = [one.revision for one in since]
     if not since or known != [*range(revision + 1, revision_of(state.assignment) + 1)]:
@@ -53,7 +56,7 @@ def _moves_since(state: State, revision: int) -> str:
 
 
 def _revision_in(context: Context) -> int:
-    """Return the revision in the metadata of a call. Return 0 if the metadata has none that can be read."""
+    """Return the revision in the metadata of a call. Return 0 if the metadata has no readable revision."""
     for key, value in context.invocation_metadata() or ():
         text = value if isinstance(value, str) else ""
         if key == METADATA_KEY and text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX:

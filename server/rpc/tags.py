@@ -1,8 +1,8 @@
 """The tags of asks and allocations in their wire form.
 
 A `Tags` value holds at most one piece: the bytes of all entries with their field header, unchanged from the message. The header
-shows the generation of the interface: an `Allocation` has its tags in field 2, an `AllocationAsk` in field 8. Tags are decoded only
-when they are read (design 6.14). The core uses only three of them.
+shows the generation of the interface: an `Allocation` has its tags in field 2, an `AllocationAsk` in field 8. Tags are decoded
+only when they are read (design 6.14). The core uses only three tags.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ FOREIGN: Final = "foreign"
 FOREIGN_STATIC: Final = "static"
 
 CREATION_ENTRY: Final = b"\n\x0ccreationTime\x12"
-"""The beginning of the entry. It is the same with every serializer: first the key, then the value's length and text."""
+"""The beginning of the entry `creationTime`. Every serializer writes these bytes first, and then the length and text of the value."""
 CREATION_WORD: Final = CREATION.encode()
 REQUIRED_NODE_WORD: Final = REQUIRED_NODE.encode()
 _ASK_HEADER: Final = 0x42
@@ -72,6 +72,6 @@ def created_ms(raw: bytes) -> int | None:
 def seconds_ms(text: bytes) -> int | None:
     """Return decimal digits that count seconds as milliseconds.
 
-    Return None for a text with other characters, or one that is too long.
+    Return None if the text has other characters, or is too long.
     """
     return int(text) * 1000 if text.isdigit() and len(text) < _DIGITS_MAX else None

@@ -1,7 +1,9 @@
-"""The search for cyclic garbage in a copy of this process. It finds how much a collection would free, and collects nothing.
+"""The search for cyclic garbage in a copy of this process.
+
+The search finds how much memory a collection would free, and collects nothing.
 
 A collection examines every object in one step, and the process does nothing else meanwhile. The search only reads the reference
-counts of the copy. It runs no finalizers and no callbacks of weak references, because only the parent may run these.
+counts of the copy. The search runs no finalizers and no callbacks of weak references, because only the parent may run these.
 """
 
 import gc
@@ -76,7 +78,7 @@ def _size(garbage: Sequence[object]) -> int:
 
 
 def _references(objects: Sequence[object]) -> list[int]:
-    """Return the number of references to each object. The references of this sequence and of the counting itself are left out."""
+    """Return the number of references to each object. The references from the given sequence and from the counting itself are left out."""
     own = sys.getrefcount
     (alone,) = map(own, [_Probe()])
     return [count - alone for count in map(own, objects)]

@@ -1,4 +1,4 @@
-"""The pieces of wire bytes: a length-delimited field with its header. Protobuf merges joined pieces."""
+"""Pieces of a message in wire bytes: each is a length-delimited field with its header. Protobuf merges pieces that are joined."""
 
 from typing import Final
 

@@ -1,12 +1,12 @@
-"""The view schemas: message classes with the wire's own field numbers. They are declared so that reading costs little.
+"""The view schemas: message classes with the wire's own field numbers. The schemas are declared so that reading costs little.
 
 An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads the fields that differ from ask to ask: key,
 application, node, start. *Slicing* drops all fields but one kind from each ask, and returns the remaining bytes. The remaining
-bytes are the tags, or the *template*. The template is everything that the pods of one template share, and is therefore a
-cache key. Sub-messages are declared as repeated bytes. A sub-message that is sent in pieces then stays complete, and joining the
-pieces is the merge that protobuf prescribes.
+bytes are the tags, or the *template*. The template is everything in an ask that all pods of one Deployment or job share. The
+template can therefore be the key of a cache. Sub-messages are declared as repeated bytes. A sub-message that is sent in pieces
+thus stays complete, because joining the pieces has the result of the merge that protobuf prescribes.
 
-The schemas are in a descriptor pool of their own. Reflection and the generated classes do not see them.
+The schemas are in a descriptor pool of their own. Reflection and the generated classes do not see these schemas.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class Request(Protocol):
     def FromString(cls, data: bytes) -> Self:  # noqa: N802 - protobuf's name
         """Parse a message.
 
-        Raise DecodeError for malformed bytes. The tags are checked as protobuf would check them.
+        Raise DecodeError for malformed bytes. The tags are checked as protobuf checks them in a whole message.
         """
         ...
 
@@ -66,7 +66,10 @@ _SCALARS: Final = {
 }
 
 _NOWHERE: Final = (1 << 29) - 1
-"""A field number that is never sent. It stands for the node of an `AllocationAsk`, which has no node, but is read like an `Allocation`."""
+"""A field number that is never sent.
+
+The number is used for the node of an `AllocationAsk`, which has no node, but is read like an `Allocation`.
+"""
 
 _ENTRY: Final[Mapping[str, Column]] = {"key": (1, "string"), "value": (2, "string")}
 _ASK_HEAD: Final[Mapping[str, Column]] = {

@@ -20,7 +20,7 @@ _UTC_TIME: Final = 0x17
 _LONG_LENGTH: Final = 0x80
 _TIMES: Final = {_UTC_TIME: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
 _UTC_TIME_PIVOT: Final = 2050
-"""The first year that two digits do not denote. Two digits denote 1950 to 2049 (RFC 5280, 4.1.2.5.1)."""
+"""The first year that two digits cannot denote. Two digits denote the years 1950 to 2049 (RFC 5280, 4.1.2.5.1)."""
 
 
 class BadCertificateError(ValueError):
@@ -37,7 +37,7 @@ class Certificate(NamedTuple):
 
 @lru_cache(CACHED)
 def read_certificate(pem: bytes) -> Certificate:
-    """Return the first certificate of a PEM text. Raise BadCertificateError if there is none."""
+    """Return the first certificate of a PEM text. Raise BadCertificateError if the text has no certificate."""
     found = _PEM.search(pem)
     if found is None:
         raise BadCertificateError("there is no certificate in it")

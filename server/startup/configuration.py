@@ -20,7 +20,7 @@ from server.record.restored import File, restored
 from server.rpc.access import BadOptionError
 
 DIGEST_SHOWN: Final = 12
-"""The number of characters of a digest that are shown, enough to tell it from others."""
+"""The number of characters of a digest that are shown. So many characters are enough to distinguish the digest from others."""
 ADVICE: Final = {
     "configuration-replaced": "If that is not wanted, apply the other one again: `evenhand config apply FILE`.",
     "configuration-kept": "If that is not wanted, apply the file: `evenhand config apply FILE`.",
@@ -33,7 +33,7 @@ class Files(Protocol):
 
     @property
     def config_file(self) -> Path | None:
-        """The file, or None without one."""
+        """The configuration file, or None if the options name no file."""
 
     @property
     def config_text(self) -> str | None:
@@ -41,7 +41,7 @@ class Files(Protocol):
 
     @property
     def assignment(self) -> Assignment | None:
-        """The partitions for which this core decides, or None for all of them."""
+        """The partitions for which this core decides, or None if it decides for all partitions."""
 
 
 class Begun(NamedTuple):
@@ -60,7 +60,10 @@ class Begun(NamedTuple):
 
 
 def begun(options: Files, path: Path | None) -> Begun:
-    """Choose between the configuration file and the configuration of an earlier run. Raise BadOptionError if one cannot be used."""
+    """Choose between the configuration file and the configuration of an earlier run.
+
+    Raise BadOptionError if one of these configurations cannot be used.
+    """
     configuration = _configuration(options.config_file, options.config_text)
     file = None
     if configuration is not None and options.config_file is not None:
@@ -116,7 +119,10 @@ def _read(file: Path) -> str:
 
 
 def chosen(core: Core, begun: Begun) -> Callable[[], list[Finding]]:
-    """Return a function that tells the doctor which of two configurations was chosen, while the chosen one is in force."""
+    """Return a function that returns the finding of the doctor on the choice between two configurations.
+
+    There is no finding once another configuration is in force.
+    """
     now = core.state.configuration.digest
     code = "configuration-replaced" if begun.is_file else "configuration-kept"
     message = begun.note

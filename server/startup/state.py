@@ -1,4 +1,4 @@
-"""The state of an earlier run with which a core starts, and the saving of its own state for the next run (design 7.3)."""
+"""The state of an earlier run with which a core starts, and the saving of the core's state for the next run (design 7.3)."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ class Places(Protocol):
 def _state_file(options: Places) -> Path | None:
     """Return the file of the core's state.
 
-    Return None for a core that writes an input trace. Such a core starts empty, as its replay does.
+    Return None for a core that writes an input trace. A core with a trace starts empty, as the replay of the trace does.
     """
     if options.state_dir is None or options.trace is not None:
         return None
@@ -64,7 +64,7 @@ def replica(
 def saving(
     options: Places, feed: Feed, endpoint: Endpoint, stack: AsyncExitStack
 ) -> list[Callable[[], Iterable[Finding]]]:
-    """Begin to save the core's state, if there is a place for it.
+    """Start the saving of the core's state, if the options name a place for it.
 
     Return functions that yield the doctor's findings about the saving. The list is empty if nothing is saved.
     """

@@ -32,10 +32,10 @@ class Keeping(Protocol):
     """The part of a `Keeper` that says whether the configuration in force would survive a crash."""
 
     def why_not_kept(self) -> str:
-        """Return why the configuration in force would not survive a crash. Return "" if it would."""
+        """Return why the configuration in force would not survive a crash. Return "" if the configuration would survive."""
 
     async def settled(self) -> str:
-        """Return why the configuration in force would not survive a crash, after waiting for its write to succeed or fail."""
+        """Wait until the write of the configuration in force has succeeded or failed, then return the result of `why_not_kept`."""
 
 
 class ConfigurationService:
@@ -87,7 +87,7 @@ class ConfigurationService:
     async def _change(
         self, event: ConfigurationApplied, answer: pb.ApplyResponse, *, dry_run: bool
     ) -> None:
-        """Compare the configuration, put it in force and complete the answer. No other change can come in between."""
+        """Compare the configuration, put it in force and complete the answer. No other change of the configuration can come in between."""
         state = self._core.state
         managers = managers_of(state)
         self._owners.check_configuration(
@@ -134,7 +134,7 @@ class ConfigurationService:
         )
 
     async def diff(self, request: pb.DiffRequest) -> pb.DiffResponse:
-        """Return the changes that a text would make, none for a text with errors, and the problems of the text."""
+        """Return the changes that a text would make, and the problems of the text. A text with errors makes no changes."""
         found, problems, _ = await self._readings.read(request.yaml, request.source)
         changes = await self._changes(found) if found is not None else []
         revision = self._core.state.revision
@@ -146,7 +146,10 @@ class ConfigurationService:
         )
 
     async def _changes(self, found: Configuration) -> list[pb.ConfigChange]:
-        """Return the changes that a text would make. They are computed outside the event loop, because 10,000 queues take 0.2 s."""
+        """Return the changes that a text would make.
+
+        The changes are computed outside the event loop, because the comparison of 10,000 queues takes 0.2 s.
+        """
         return await asyncio.to_thread(_compared, self._core.state.configuration, found)
 
 
@@ -155,7 +158,7 @@ def _compared(before: Configuration, after: Configuration) -> list[pb.ConfigChan
 
 
 def _refusal(replies: Sequence[Decision]) -> str | None:
-    """Return the reason why the core refused a configuration. Return None if the core accepted it."""
+    """Return the reason why the core refused a configuration. Return None if the core accepted the configuration."""
     for reply in replies:
         if isinstance(reply, Noted) and reply.code in _REFUSALS:
             return reply.message

@@ -89,7 +89,7 @@ class DecisionLog:
         """Do nothing."""
 
     def after(self, number: int) -> Iterator[Change]:
-        """Return the changes with a greater number, oldest first."""
+        """Return the changes whose number is greater than ``number``, oldest first."""
         return (change for change in self._changes if change.number > number)
 
     @property
@@ -99,7 +99,7 @@ class DecisionLog:
 
     @property
     def last(self) -> int:
-        """The number of the latest change. It is 0 if there was no change yet."""
+        """The number of the latest change. The number is 0 if there was no change yet."""
         return self._changes[-1].number if self._changes else 0
 
     def names(self, partition: str, decision_id: str = "") -> Callable[[str], str]:
@@ -123,7 +123,7 @@ class DecisionLog:
     def names_of(self, partition: str, keys: Iterable[str]) -> Callable[[str], str]:
         """Return a function that takes a key and returns the name that the pod has at this moment.
 
-        It returns "" for a key outside ``keys``.
+        The returned function returns "" for a key outside ``keys``.
 
         Any thread may call the function, because the function does not read the state.
         """
@@ -156,9 +156,9 @@ class DecisionLog:
             held.add(list(map(_KEY, known)), list(map(_TAGS, known)))
 
     def _moved(self, moved: DecisionMoved) -> None:
-        """Record a move of a decision.
+        """Record that a decision moved to another state.
 
-        If an earlier process made the decision, its record is read from the core. A decision that the core does not know is
+        If an earlier process made the decision, its record is read from the core. A decision that the core no longer has is
         ignored.
         """
         record = self._records.get(moved.decision_id)

@@ -24,7 +24,7 @@ from server.rpc.roles import CALLER, Caller
 
 
 class DecisionService:
-    """The service that reads decisions. It changes nothing."""
+    """The service that reads decisions. The service changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog, watchers: Watchers) -> None:
         self._core = core
@@ -54,7 +54,7 @@ class DecisionService:
         )
 
     def get_decision(self, request: pb.GetDecisionRequest) -> pb.GetDecisionResponse:
-        """Return one decision. Raise NOT_FOUND if there is none, and for a viewer that the decision does not concern."""
+        """Return one decision. Raise NOT_FOUND if the decision does not exist, or does not concern the queues of a viewer."""
         caller, now = CALLER.get(), self._pump.now()
         record = known_decisions.decision(self._core, request.decision_id)
         side = (
@@ -164,7 +164,7 @@ class DecisionService:
 def _side(record: DecisionRecord, caller: Caller, queue: str) -> VisibleDecision | None:
     """Return the part of a decision that the caller may read.
 
-    Return None if there is no such part, or if that part does not touch the requested queue.
+    Return None if there is no such part, or if the part does not touch the requested queue.
     """
     side = side_of(record, caller)
     if side is None or not touches(side.record, queue.lower()):
@@ -238,5 +238,5 @@ def _wanted(record: ShadowRecord, request: pb.ListShadowDecisionsRequest, caller
 
 
 def _id_of(record: ShadowRecord) -> str:
-    """Return the id of the live decision, by which the names of ended pods are found. Return "" if there is no live decision."""
+    """Return the id of the live decision, or "" if there is no live decision. The names of ended pods are looked up by this id."""
     return "" if record.live is None else record.live.decision_id

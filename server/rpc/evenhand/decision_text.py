@@ -1,4 +1,7 @@
-"""The sentences of a decision, rule by rule. They are made from its message, so that they reveal no more than the message does."""
+"""The sentences of a decision, rule by rule.
+
+The sentences are made from the message of the decision, so that they reveal no more than the message does.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -10,7 +13,7 @@ from server.model.ranking import VICTIM
 from server.rpc.evenhand.rule_text import words
 
 VICTIMS_TOLD_MAX: Final = 10
-"""The largest number of victims that get a sentence each. The others are only counted."""
+"""The largest number of victims that get a sentence each. Further victims are only counted."""
 
 _STATES: Final = {
     pb.DECISION_STATE_PLANNED: "its capacity is pledged, and no eviction has been ordered yet",
@@ -155,7 +158,7 @@ def spared_sentences(found: Iterable[pb.SparedCandidates]) -> Iterator[str]:
 
 
 def verdict_sentence(found: pb.PreemptionVerdict, now: int) -> str:
-    """Return in one sentence what preemption would do for an ask."""
+    """Return a sentence that says what preemption would do for an ask."""
     because = found.because.rstrip(".")
     if not found.law:
         can = f"Policy {found.policy} can free capacity for it" if found.policy else _NO_POLICY

@@ -51,7 +51,7 @@ MIB: Final = 1 << 20
 
 
 def resource_seconds(amounts: Mapping[str, int]) -> dict[str, int]:
-    """Return amounts times seconds, with memory in MiB, as a message has them. The argument has amounts times milliseconds."""
+    """Convert amounts times milliseconds to amounts times seconds. The result has memory in MiB, as in messages."""
     return {
         kind: min(amount // (1_000 * (MIB if kind == MEMORY else 1)), INT64_MAX)
         for kind, amount in amounts.items()
@@ -64,12 +64,12 @@ def told_of(lost: Lost) -> Lost:
 
 
 def nameless(_key: str) -> str:
-    """Return "". This is the function `Names` for callers that know no names of pods."""
+    """Return "". Callers that know no names of pods pass this function as `Names`."""
     return ""
 
 
 def rows(record: DecisionRecord) -> int:
-    """Return the size of a decision on a page, in rows: itself, its victims and its beneficiaries."""
+    """Return the number of rows that a decision counts on a page: one for the decision, and one for each victim and each beneficiary."""
     return 1 + len(record.victims) + len(record.beneficiaries)
 
 
@@ -156,7 +156,7 @@ def _beneficiary(one: Beneficiary, names: Names) -> pb.Beneficiary:
 def victim(
     one: Victim, names: Names, state: pb.VictimState = pb.VICTIM_STATE_UNSPECIFIED
 ) -> pb.Victim:
-    """Return the message of an allocation that is evicted, or would be in a simulation."""
+    """Return the message of an allocation that is evicted, or that would be evicted in a simulation."""
     return pb.Victim(
         allocation_key=one.key,
         application_id=one.application_id,
@@ -219,7 +219,7 @@ def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
 def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
     """Return the messages of the queues that influenced the decision. Queues that the caller does not see are marked as hidden.
 
-    The numbers are passed on as they are: `redaction.levels` has to remove those of hidden queues before.
+    The numbers are passed on unchanged. `redaction.levels` has to remove the numbers of hidden queues first.
     """
     return [
         pb.DecidingLevel(
@@ -251,7 +251,7 @@ def quota_run(found: Shrink) -> pb.QuotaRun:
 
 
 def verdict(found: Verdict, names: Names, sees: Sees) -> pb.PreemptionVerdict:
-    """Return the message of what preemption would do for an ask."""
+    """Return the message of the outcome that preemption would have for an ask."""
     return pb.PreemptionVerdict(
         policy=found.policy,
         law=found.law,

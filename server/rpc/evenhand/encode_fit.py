@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` about whether several asks fit at once. A viewer gets no nodes and no other queues. Pure."""
+"""Messages of `evenhand.v1` about whether several asks fit at once. A viewer gets no nodes and no other queues. The functions are pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace

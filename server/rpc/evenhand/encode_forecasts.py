@@ -1,4 +1,7 @@
-"""Messages of `evenhand.v1` for the forecast of a configuration. Pure. Only operators, who may see everything, get them."""
+"""Messages of `evenhand.v1` for the forecast of a configuration. The functions are pure.
+
+Only operators, who may see everything, get these messages.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace

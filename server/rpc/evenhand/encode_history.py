@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for the history. Pure."""
+"""Messages of `evenhand.v1` for the history. The functions are pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -121,7 +121,7 @@ def plain_configuration(row: Row) -> pb.PastConfiguration:
 def configuration(
     row: Row, before: Row | None, after: Row | None, effects: Sequence[tuple[str, int, int]]
 ) -> pb.PastConfiguration:
-    """Return the message of a configuration, with its differences from the previous one and the decisions made under it."""
+    """Return the message of a configuration, with its differences from the previous configuration and the decisions made under it."""
     found = plain_configuration(row)
     found.until_ms = after["at_ms"] if after is not None else 0
     for policy, decisions, victims in effects:

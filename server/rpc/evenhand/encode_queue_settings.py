@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for the settings of queues, and for the queues between which claims are possible. Pure."""
+"""Messages of `evenhand.v1` for the settings of queues, and for the queues between which claims are possible. The functions are pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -56,7 +56,7 @@ def settings(found: Iterable[SettingReport], caller: Caller) -> list[pb.QueueSet
 def reach(report: ReachReport, caller: Caller) -> pb.QueueReach:
     """Return the message that says between which queues claims are possible.
 
-    Of queues that a viewer may not see, the message only says whether there are any.
+    For queues that a viewer may not see, the message only says whether such queues exist.
     """
     visible = sees(caller)
     claims = [path for path in report.may_claim_from if visible(path)]

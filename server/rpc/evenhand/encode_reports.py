@@ -1,6 +1,6 @@
-"""Messages of `evenhand.v1` for the core's reports. Pure.
+"""Messages of `evenhand.v1` for the core's reports. The functions are pure.
 
-An empty map is passed as None: protobuf needs three times as long for the construction of an empty map.
+An empty map is passed as None, because protobuf needs three times as long to construct a message with an empty map.
 """
 
 from collections import Counter
@@ -198,7 +198,7 @@ def _taint(text: str) -> pb.NodeTaint:
 
 
 def allocation(report: AllocationReport) -> pb.Allocation:
-    """Return the message of an allocation or waiting ask. Its tags are decoded only here."""
+    """Return the message of an allocation or waiting ask. The tags of the allocation or ask are decoded only here."""
     known = decoded(report.tags)
     return pb.Allocation(
         allocation_key=report.key,
@@ -245,7 +245,7 @@ def finding(report: Finding) -> pb.Finding:
 
 
 def memory(use: Memory) -> pb.MemoryUse:
-    """Return the message of the memory that the core has, and of its budget."""
+    """Return the message of the memory that the core uses, and of its memory budget."""
     return pb.MemoryUse(
         resident_bytes=use.resident_bytes,
         budget_bytes=use.budget_bytes,

@@ -1,4 +1,4 @@
-"""Messages of `evenhand.v1` for simulations. A viewer gets no nodes and nothing of other queues. Pure."""
+"""Messages of `evenhand.v1` for simulations. A viewer gets no nodes and nothing of other queues. The functions are pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -38,7 +38,7 @@ class AskPictures:
     def ask(self, asked: ReadAsk, found: AskSimulation) -> pb.AskSimulation:
         """Return the message of one answer.
 
-        A viewer gets it without the node. The verdict leaves out fields that the answer already has.
+        A viewer gets the answer without the node. The verdict leaves out fields that the answer already has.
         """
         caller, sees = self._caller, redaction.sees(self._caller)
         goes = redaction.own_victims(found.victims, caller)
@@ -75,7 +75,7 @@ class AskPictures:
     def group(self, found: GroupSimulation) -> pb.SimulatedGroup:
         """Return the message of a group of asks.
 
-        A viewer gets it without nodes, other queues' limits, and steps that name these.
+        A viewer gets the group without nodes, without other queues' limits, and without steps that name nodes or other queues.
         """
         fit = encode_fit.seen(found.fit, self._caller)
         steps = found.next_steps if redaction.sees_all(self._caller) else ()

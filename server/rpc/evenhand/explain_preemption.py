@@ -29,7 +29,7 @@ from server.rpc.roles import Caller
 
 
 class Preempted:
-    """The reader of the decisions that one caller may read, for explanations. It changes nothing."""
+    """The reader of the decisions that one caller may read, for explanations. The reader changes nothing."""
 
     def __init__(self, core: Core, log: DecisionLog, caller: Caller) -> None:
         self._core = core
@@ -42,7 +42,8 @@ class Preempted:
         """Return the explanation of the decision with this id.
 
         ``victim`` is the victim that is compared with the next candidate, by default the last victim that the caller sees. Return
-        None if the partition has no such decision, or if the decision does not concern the caller. A ``partition`` of "" means any.
+        None if the partition has no such decision, or if the decision does not concern the caller. A ``partition`` of "" means
+        any partition.
         """
         record = known_decisions.decision(self._core, key)
         if record is None or partition not in ("", record.partition):
@@ -131,7 +132,7 @@ class Preempted:
             response.lines.append(told.sentence)
 
     def add_quota(self, response: pb.ExplainResponse) -> None:
-        """Add what the scheduled quota runs of the queues above a running allocation would do to the allocation.
+        """Add the effects on a running allocation of the quota runs that are scheduled in the queues above it.
 
         The sentences follow the first line. Add nothing to the answer about an allocation that is being evicted.
         """
@@ -175,9 +176,9 @@ class Preempted:
             response.lines.append(f"When that was decided, {held(own)}.")
 
     def add_verdict(self, response: pb.ExplainResponse) -> Verdict | None:
-        """Add the outcome that preemption would have for a waiting ask to the answer, or the rule that forbids preemption.
+        """Add to the answer about a waiting ask the outcome that preemption would have, or the rule that forbids preemption.
 
-        Return the verdict, limited to what the caller may read. Return None if there is no verdict on the ask.
+        Return the part of the verdict that the caller may read. Return None if there is no verdict on the ask.
         """
         found = verdicts.verdict(self._core, response.key, response.taken_at_ms)
         if found is None:
@@ -188,7 +189,7 @@ class Preempted:
         return redaction.verdict(found, self._caller)
 
     def add_shadow(self, response: pb.ExplainResponse) -> None:
-        """Add to the answer about a waiting ask what the shadow of its partition, if there is one, would do for the ask."""
+        """Add to the answer about a waiting ask the outcome under the shadow of the ask's partition, if there is a shadow."""
         found = shadow_records.would(self._core, response.key, response.taken_at_ms)
         if found is None:
             return

@@ -40,7 +40,7 @@ _UNKNOWN: Final = "no ask, allocation, application, node, decision or queue has 
 
 
 class ExplainService:
-    """The service that answers "why". It changes nothing."""
+    """The service that answers "why". The service changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog) -> None:
         self._core = core
@@ -148,7 +148,7 @@ def _for_viewer(found: Explanation, caller: Caller) -> Explanation:
 
 
 def _of_viewer(held: Reserved, caller: Caller) -> Reserved:
-    """Return a reservation without its node. If the viewer does not see the queue, the ask is left out, too."""
+    """Return a reservation without its node. If the viewer does not see the queue of the ask, the ask is left out, too."""
     if caller.sees(held.queue):
         return replace(held, node_id="")
     return replace(held, node_id="", key="", queue="")

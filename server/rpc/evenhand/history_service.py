@@ -35,13 +35,13 @@ from server.rpc.roles import CALLER, Caller
 POINTS: Final = 60
 POINTS_MAX: Final = 1_000
 CONFIGURATIONS_MAX: Final = 20
-"""The largest number of configurations on one page. Each is compared with the one before it, which takes time."""
+"""The largest number of configurations on one page. Each configuration is compared with the previous configuration, which takes time."""
 DECISIONS_AT_ONCE: Final = 200
 """The largest number of decisions that are read from the database at once."""
 
 
 class HistoryService:
-    """The service that reads the history. It changes nothing."""
+    """The service that reads the history. The service changes nothing."""
 
     def __init__(self, pump: Pump, place: Address) -> None:
         self._pump = pump
@@ -84,7 +84,7 @@ class HistoryService:
         )
 
     def get_waits(self, request: pb.GetWaitsRequest) -> pb.GetWaitsResponse:
-        """Return, by queue, how long pods waited. A viewer gets its own queues."""
+        """Return, by queue, how long pods waited. A viewer gets the waits in its own queues."""
         caller = CALLER.get()
         queue = _queue(request.queue, caller)
         with self._read() as connection:
@@ -138,7 +138,7 @@ class HistoryService:
         )
 
     def get_past_lost_work(self, request: pb.GetPastLostWorkRequest) -> pb.GetPastLostWorkResponse:
-        """Return the work lost in a period. A viewer gets the lines with one of its queues."""
+        """Return the work lost in a period. A viewer gets the lines that concern one of its queues."""
         caller, queue = CALLER.get(), request.queue.lower()
         partition = request.partition.lower()
         with self._read() as connection:
@@ -202,7 +202,7 @@ class HistoryService:
         )
 
     def get_past_decision(self, request: pb.GetPastDecisionRequest) -> pb.GetPastDecisionResponse:
-        """Return one decision. Raise NOT_FOUND if there is none, and for a viewer that the decision does not concern."""
+        """Return one decision. Raise NOT_FOUND if the decision does not exist, or does not concern the queues of a viewer."""
         caller, now = CALLER.get(), self._pump.now()
         with self._read() as connection:
             found = records.decision(connection, request.decision_id)
@@ -238,7 +238,10 @@ class HistoryService:
 
 
 def _visible(record: DecisionRecord | None, caller: Caller, queue: str) -> VisibleDecision | None:
-    """Return the part of a decision that the caller may read. Return None if there is none, or if it does not touch the queue."""
+    """Return the part of a decision that the caller may read.
+
+    Return None if there is no such part, or if the part does not touch the queue.
+    """
     side = None if record is None else side_of(record, caller)
     return side if side is not None and touches(side.record, queue) else None
 

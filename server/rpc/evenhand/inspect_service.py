@@ -37,11 +37,11 @@ class About:
     previous_digest: str = ""
     """The digest of the configuration at the end of the previous run. ``previous_source`` is that configuration's source.
 
-    Both are empty if they are not known.
+    Digest and source are empty if they are not known.
     """
     previous_source: str = ""
     not_kept: Callable[[], str] = str
-    """A function that returns why the configuration in force is not on disk, or "" if it is."""
+    """A function that returns why the configuration in force is not on disk, or "" if it is on disk."""
     durable: bool = False
     """Whether decisions are sent only when they are in the decision log on disk."""
     held: Callable[[], str] = str
@@ -51,7 +51,7 @@ class About:
 
 
 class InspectService:
-    """The service that reads the state. It changes nothing."""
+    """The service that reads the state. The service changes nothing."""
 
     def __init__(
         self, core: Core, pump: Pump, sessions: Sessions, history: History, about: About
@@ -94,7 +94,7 @@ class InspectService:
     def list_applications(self, request: pb.ListApplicationsRequest) -> pb.ListApplicationsResponse:
         """Return a page of applications in the order of their submission.
 
-        Applications in other states than the requested ones are left out, so a page may be shorter than its size.
+        Applications whose state was not requested are left out, so a page may be shorter than its size.
         """
         reader = self._reader()
         page = wanted(request.page_size, request.page_token)
@@ -293,8 +293,7 @@ def _waiting(
 ) -> encode_reports.Reasons:
     """Return, for each application, how many of its asks wait for each reason code.
 
-    At most `WAITING_TALLY_MAX` asks are counted in all. An application whose asks would exceed that number has no
-    entry.
+    At most `WAITING_TALLY_MAX` asks are counted in all. An application whose asks would exceed this limit has no entry.
     """
     counts: dict[str, Counter[str]] = {}
     left = WAITING_TALLY_MAX

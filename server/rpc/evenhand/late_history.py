@@ -1,7 +1,7 @@
 """The HistoryService of a core that keeps a history. The modules that read the database are loaded only where a read is answered.
 
-Reads of the history are answered in copies of the process (`rpc/copies`). SQLAlchemy then takes 13 MiB of a copy for a moment, and
-not of the core for ever. A copy loads it in 0.2 s of processor time.
+Reads of the history are answered in copies of the process (`rpc/copies`). SQLAlchemy takes 13 MiB. A copy frees this memory when
+it ends, whereas the core would keep it for ever. A copy loads SQLAlchemy in 0.2 s of processor time.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The reason why others in the queue or on the node of an allocation were evicted, but not this allocation."""
+"""The reason why other pods in the queue or on the node of an allocation were evicted, but not this allocation."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,7 +16,8 @@ OTHERS: Final = "the pods that were evicted"
 def picture(found: NotEvicted, victim: str, node: str, now: int) -> pb.NotEvicted:
     """Return the message that says why a decision did not evict the allocation.
 
-    ``victim`` and ``node`` are names that the caller may read. Each is "" if there is no such name.
+    ``victim`` and ``node`` are names that the caller may read. ``victim`` or ``node`` is "" if there is no name that the caller
+    may read.
     """
     return pb.NotEvicted(
         decision_id=found.record.decision_id,

@@ -1,4 +1,4 @@
-"""The HistoryService of a core that keeps no history. It refuses every call, and says how to keep a history."""
+"""The HistoryService of a core that keeps no history. The service refuses every call, and says how to keep a history."""
 
 from collections.abc import Callable, Coroutine
 from typing import NoReturn
@@ -12,7 +12,7 @@ ADVICE = "start it with `--history FILE`, or with `--state-dir DIR`"
 
 
 class NoHistory:
-    """The service without a history."""
+    """The HistoryService that refuses all calls, because the core keeps no history."""
 
     def __getattr__(self, _name: str) -> Callable[[Message], Coroutine[None, None, NoReturn]]:
         """Return the function that refuses a call."""

@@ -14,7 +14,7 @@ from server.rpc.evenhand.near_text import difference
 Names = Callable[[str], str]
 Sees = Callable[[str], bool]
 Later = Callable[[str], str]
-"""The function from a candidate's key to the id of the later decision that evicts it. The id is "" if there is none."""
+"""The function from a candidate's key to the id of the later decision that evicts it. The id is "" if there is no such decision."""
 ANOTHER_POD: Final = "another pod"
 """The text in place of the name of a pod that the caller may not read."""
 _NODE_VALUES: Final[Mapping[str, str]] = {
@@ -40,7 +40,7 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
 
     The sentences compare a victim with the next candidate, and name the sort keys and the node that decided.
 
-    ``record`` has all victims. ``victim`` is the victim to compare, by default the last one that the caller sees. Without such
+    ``record`` has all victims. ``victim`` is the victim to compare, by default the last victim that the caller sees. Without such
     a victim, yield nothing. ``later`` is called only for candidates that the caller sees.
     """
     queues = {one[-1]: path for one, path in zip(ranking.candidates, ranking.queues, strict=True)}

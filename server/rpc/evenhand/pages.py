@@ -1,7 +1,7 @@
 """The pages of a listing.
 
-The token of a page is the number of objects on the pages before it. In a listing from a database, the token is the
-key of the last object on the previous page. A page then starts reading after that key.
+The token of a page is the number of objects on the pages before it. In a listing from a database, the token is the key of the
+last object on the previous page. A page of a listing from a database begins with the first object after the key in the token.
 """
 
 import base64
@@ -81,5 +81,5 @@ def key_in(token: str, kinds: Sequence[type]) -> Key | None:
 
 
 def _is_storable(one: int | str) -> bool:
-    """Return whether a database can compare a value with its own values."""
+    """Return whether a database can compare a value with the values that it stores."""
     return one.isprintable() if isinstance(one, str) else 0 <= one <= _NUMBER_MAX

@@ -8,7 +8,7 @@ from server.rpc.evenhand.rule_text import words
 
 
 def picture(found: QuotaOutlook, now: int, *, hidden: bool) -> pb.QuotaOutlook:
-    """Return the message of what a quota run would do to the allocation.
+    """Return the message of the effect that a quota run would have on the allocation.
 
     With ``hidden``, the caller may not read the queue's numbers.
     """

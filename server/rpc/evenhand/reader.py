@@ -58,7 +58,7 @@ class Reader:
     def partition_name(self, name: str) -> str:
         """Return the name of the partition that a request means.
 
-        Raise CallError NOT_FOUND if there is none, and NOT_OWNER if another group of cores decides for it.
+        Raise CallError NOT_FOUND if there is no such partition, and NOT_OWNER if another group of cores decides for it.
         """
         known, state = name.lower() or DEFAULT_PARTITION, self._core.state
         if known not in state.partitions:
@@ -84,7 +84,7 @@ class Reader:
     def partition(self, name: str) -> PartitionReport:
         """Return the report of a partition.
 
-        Raise CallError NOT_FOUND if there is none, or if it does not have the viewer's queue.
+        Raise CallError NOT_FOUND if there is no such partition, or if the partition does not have the viewer's queue.
         """
         known = self.partition_name(name)
         found = next((one for one in self.partitions() if one.name == known), None)
@@ -95,7 +95,7 @@ class Reader:
     def tree(self, partition: str) -> QueueReport:
         """Return the queues of a partition, or for a viewer its subtree.
 
-        Raise CallError NOT_FOUND if there are none.
+        Raise CallError NOT_FOUND if there is no such partition, or no such subtree.
         """
         found = self._report(self.partition_name(partition), self._caller.queue)
         return found if self.sees_cluster or found.path == ROOT else with_own_headroom(found)
@@ -168,7 +168,10 @@ class Reader:
         )
 
     def asks(self, scope: Scope, most: int, start: int = 0) -> Sequence[AllocationReport]:
-        """Return the asks among ``most`` rows of the scope, from row ``start``. An application's allocations come before its asks."""
+        """Return the asks among the rows of the scope: at most ``most`` rows, from row ``start`` on.
+
+        An application's allocations come before its asks.
+        """
         found, _ = self.allocations(scope, Page(start, most))
         return [one for one in found if not one.node_id]
 
@@ -182,7 +185,7 @@ class Reader:
     def _queue(self, path: str) -> str:
         """Return the queue that a request names.
 
-        If the request names none, or one that a viewer may not see, return the viewer's own queue.
+        If the request names no queue, or a queue that a viewer may not see, return the viewer's own queue.
 
         For a caller that sees the cluster and names no queue, return "", which means all queues.
         """
@@ -223,9 +226,9 @@ def without_numbers(report: PartitionReport) -> PartitionReport:
 
 
 def with_own_headroom(report: QueueReport, above: Mapping[str, int] | None = None) -> QueueReport:
-    """Return a viewer's queue with the headroom that it and the queues below it leave.
+    """Return the report of a viewer's queue, with headroom computed from the limits of this queue and the queues below it only.
 
-    The headroom of the queues above is left out, because it reveals what others use.
+    The limits of the queues above are left out, because headroom under these limits reveals what other tenants use.
     """
     left = dict(above or {})
     for kind, most in report.max.items():

@@ -1,8 +1,8 @@
 """The part of a decision that a viewer may read: the part about its own pods (design 1.14).
 
-The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of others are only counted. No pod,
-application, queue or node of others is named. Sentences that the core wrote for operators are left out. A sentence about the
-viewer's own pod is kept, but neutral words replace the names of others.
+The viewer's own pods are shown in full: queue, policy, rule, priority, decision. The pods of other tenants are only counted. No
+pod, application, queue or node of other tenants is named. Sentences that the core wrote for operators are left out. A sentence
+about the viewer's own pod is kept, but neutral words replace the names of other tenants.
 """
 
 import re
@@ -80,7 +80,7 @@ def side_of(record: DecisionRecord, caller: Caller) -> VisibleDecision | None:
 
 
 def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
-    """Return the names in a decision that the caller may not read: pods, applications, queues and nodes of others."""
+    """Return the names in a decision that the caller may not read: pods, applications, queues and nodes of other tenants."""
     own: set[str] = {caller.queue, *above(caller.queue)}
     others: set[str] = set()
     parts: list[Beneficiary | Victim] = [*record.beneficiaries, *record.victims]
@@ -97,7 +97,7 @@ def foreign_names(record: DecisionRecord, caller: Caller) -> frozenset[str]:
 
 
 def above(path: str) -> Iterable[str]:
-    """Yield the paths of the queues above a queue, nearest first. A caller that knows the queue's path knows them, too."""
+    """Yield the paths of the queues above a queue, nearest first. A caller that knows the queue's path knows these paths, too."""
     while "." in path:
         path = path.rpartition(".")[0]
         yield path
@@ -124,7 +124,7 @@ def named(queue: str, caller: Caller) -> str:
 
 
 def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
-    """Return the groups of candidates that were not evicted. A viewer gets those of other queues summed by rule, without names."""
+    """Return the groups of candidates that were not evicted. A viewer gets the candidates of other queues summed by rule, without names."""
     if sees_all(caller):
         return tuple(groups)
     found: dict[tuple[str, str], Spared] = {}
@@ -156,7 +156,7 @@ def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
 def verdict(found: Verdict, caller: Caller) -> Verdict:
     """Return the verdict on an ask of the caller's own queue.
 
-    A viewer gets no node, no missing amounts and no sentence, because these may say something about others.
+    A viewer gets no node, no missing amounts and no sentence, because these may say something about other tenants.
     """
     if sees_all(caller):
         return found
@@ -171,7 +171,7 @@ def verdict(found: Verdict, caller: Caller) -> Verdict:
 
 
 def own_victims(victims: Iterable[Victim], caller: Caller) -> tuple[Victim, ...]:
-    """Return the simulated victims that the caller may know by name."""
+    """Return the simulated victims whose names the caller may read."""
     return tuple(one for one in victims if sees_all(caller) or caller.sees(one.queue))
 
 

@@ -39,7 +39,7 @@ class ReplicationService:
         self._numbers = count(1)
 
     async def follow(self, request: pb.FollowRequest) -> AsyncIterator[pb.FollowResponse]:
-        """Yield the checkpoint, then the slices of input as the core gets them. Raise CallError if it cannot be followed."""
+        """Yield the checkpoint, then the slices of input as the core gets them. Raise CallError if this core cannot be followed."""
         if failure := self._replica.not_leader("follow this core"):
             raise failure
         if request.layout != checkpoint.layout():
@@ -65,7 +65,7 @@ class ReplicationService:
             self._acknowledgements.look()
 
     async def _checkpoint(self) -> AsyncIterator[bytes]:
-        """Yield the parts of a checkpoint, then an empty one. The checkpoint is made in a copy of this process."""
+        """Yield the parts of a checkpoint, then an empty part. The checkpoint is made in a copy of this process."""
         question = Question("Follow", str(next(self._numbers)).encode(), CALLER.get())
 
         def read() -> bytes:
@@ -81,7 +81,7 @@ class ReplicationService:
     ) -> AsyncIterator[pb.FollowResponse]:
         """Yield slices until the pump has ended and everything was sent, so that a follower of a core that ends misses nothing.
 
-        As long as acknowledgements are asked for, the stream stays open. A core that no longer leads ends it.
+        As long as acknowledgements are asked for, the stream stays open. A core that no longer leads ends the stream.
         """
         asked = self._acknowledgements
         while not self._pump.ended or follower.is_waiting or asked.is_asked:
@@ -114,7 +114,7 @@ class ReplicationService:
         return pb.AcknowledgeResponse()
 
     async def hand_over(self, request: pb.HandOverRequest) -> pb.HandOverResponse:
-        """Hand over to a follower, and return which one. Raise CallError if this is refused."""
+        """Hand over to a follower, and return which one. Raise CallError if the hand-over is refused."""
         term = self._feed.term
         done = await self._handing.hand_over(request.to)
         stopped_ms = round(done.seconds * 1000)
@@ -123,7 +123,7 @@ class ReplicationService:
         )
 
     async def get_move(self, request: pb.GetMoveRequest) -> pb.GetMoveResponse:
-        """Return how a partition stands at this core (design 7.9)."""
+        """Return the status of a partition at this core (design 7.9)."""
         table, found = self._moving.table(), self._moving.standing(request.partition)
         return pb.GetMoveResponse(
             state=found.state,
@@ -146,7 +146,7 @@ class ReplicationService:
     async def import_partition(
         self, request: pb.ImportPartitionRequest
     ) -> pb.ImportPartitionResponse:
-        """Take one part of a copy of a partition, and end the copy with the last part."""
+        """Receive one part of a copy of a partition. The last part completes the copy."""
         event = PartitionMoving(
             MoveStep.PART,
             request.partition,

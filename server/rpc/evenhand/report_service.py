@@ -15,7 +15,7 @@ from server.rpc.roles import CALLER, Caller
 
 
 class ReportService:
-    """The service that reads reports. It changes nothing."""
+    """The service that reads reports. The service changes nothing."""
 
     def __init__(self, core: Core, pump: Pump, log: DecisionLog, started_ms: int) -> None:
         self._core = core
@@ -45,7 +45,7 @@ class ReportService:
         )
 
     def _queue(self, partition: str, path: str, caller: Caller) -> str:
-        """Return the queue that a request names. If it names none, a viewer gets its own queue.
+        """Return the queue that a request names. If the request names no queue, a viewer gets its own queue.
 
         Raise CallError NOT_FOUND if the caller sees no such queue.
         """
@@ -55,7 +55,7 @@ class ReportService:
         return path or ("" if sees_all(caller) else caller.queue)
 
     def get_lost_work(self, request: pb.GetLostWorkRequest) -> pb.GetLostWorkResponse:
-        """Return the work lost since the server started, or since an instant. A viewer gets the lines with one of its queues."""
+        """Return the work lost since the server started, or since an instant. A viewer gets the lines that concern one of its queues."""
         caller = CALLER.get()
         reader = Reader(self._core, caller)
         known = self._core.state.partitions

@@ -1,6 +1,6 @@
 """The SimulateService, which says what would happen to asks, and what would happen after a change of the configuration.
 
-It changes nothing.
+The service changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -91,7 +91,8 @@ class SimulateService:
             if not one.refusal
         ]
         prepared = simulate.prepared(self._core, partition, asks, now)
-        answers = iter(list(prepared.answers()))  # read to the end: groups are known then
+        # All answers are read first, because the groups are known only then.
+        answers = iter(list(prepared.answers()))
         found = [
             AskSimulation(REFUSED, one.queue, lines=(f"{one.refusal}.",))
             if one.refusal

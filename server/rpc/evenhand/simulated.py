@@ -1,6 +1,6 @@
 """The reader of the asks of a simulation.
 
-It returns each ask as the core gets it, or the reason why the core would refuse it.
+The reader returns each ask in the form that the core gets, or the reason why the core would refuse the ask.
 
 The reader changes nothing.
 """
@@ -38,7 +38,7 @@ CORRECT_IT: Final = "correct it in the file"
 NEAR_AMONG: Final = 1_000
 """The largest number of queues among which similar names are searched."""
 _SIMULATED: Final = "simulated"
-"""The name of the application, and of the manager, for asks that name none."""
+"""The name of the application and of the manager for asks that do not name them."""
 
 
 class Assumption(NamedTuple):
@@ -135,7 +135,8 @@ class AskReader:
     def _queue(self, message: pb.SimulatedAsk, application_id: str) -> tuple[str, str]:
         """Return the queue, and why it was chosen.
 
-        The queue is the one that the request names, else the application's, else that of the placement rules.
+        The queue is the one that the request names, else the queue of the application, else the queue that the placement rules
+        choose.
 
         Raise RefusedError for a malformed name, and if the placement rules refuse the application. An existing application
         counts only if the caller sees its queue.
@@ -156,7 +157,7 @@ class AskReader:
     def _unfit(self, path: str, *, named: bool) -> _Unfit | None:
         """Return why the queue takes no asks, and what to do.
 
-        Return None if it takes asks.
+        Return None if the queue takes asks.
         """
         queue = self._partition.queues.get(path)
         if queue is None and named:

@@ -1,7 +1,7 @@
-"""The kinds of events that a viewer may know of: those of its own queues, and no others.
+"""The kinds of events that are reported to a viewer: the events of its own queues, and no other events.
 
-The instant of a message is information, too. For this reason a viewer gets a message only for an event that it may read,
-and nothing when something happens to others. An event without a queue, such as one of a node or of a configuration, is not
+The instant of a message is information, too. For this reason a viewer gets a message only for an event that it may read, and no
+message when something happens to other tenants. An event without a queue, such as one of a node or of a configuration, is not
 reported to viewers.
 """
 
@@ -64,7 +64,10 @@ class TenantEvents:
                 self._latest.pop(queue, None)
 
     def kinds_after(self, queue: str, number: int) -> list[str]:
-        """Return the kinds of the events of a watched queue, or of queues below it, with a greater number, sorted by name."""
+        """Return the kinds of events of a watched queue and of the queues below it, sorted by name.
+
+        Only events with a number greater than ``number`` count.
+        """
         for entry in self._history.after(self._read):
             paths = set(self._queues(entry.decision))
             for path in paths.union(*map(above, paths)).intersection(self._streams):
@@ -74,7 +77,7 @@ class TenantEvents:
         return sorted(kind for kind, last in latest.items() if last > number)
 
     def _queues(self, decision: Decision) -> Iterable[str]:
-        """Return the queues whose viewers may read of the event."""
+        """Return the queues whose viewers are informed of the event."""
         if isinstance(decision, _OF_APPLICATIONS):
             return self._of_application(decision)
         if isinstance(decision, AskStateChanged | Withdrawn):
@@ -87,7 +90,10 @@ class TenantEvents:
     def _of_application(
         self, decision: Released | AskReleased | AskRejected | ApplicationUpdated
     ) -> Iterable[str]:
-        """Return the queue of the event's application. Return no queue if the application was removed meanwhile: its queue is not known."""
+        """Return the queue of the event's application.
+
+        Return no queue if the application was removed meanwhile, because its queue is then not known.
+        """
         known = self._core.state.partitions.get(decision.partition)
         found = known and known.applications.get(decision.application_id)
         return (found.leaf.path,) if found and found.rm_id == decision.rm_id else ()
@@ -98,7 +104,10 @@ class TenantEvents:
         return (note.subject,) if note.kind == "queue" else ()
 
     def _of_pod(self, partition: str, key: str, rm_id: str) -> Iterable[str]:
-        """Return the queue of a pod. Return no queue if several pods may be meant, because one of them may be another tenant's."""
+        """Return the queue of a pod.
+
+        Return no queue if several pods may be meant, because one of these pods may belong to another tenant.
+        """
         known = self._core.state.partitions
         among = [known[partition]] if partition in known else known.values()
         asks = [one.asks[key] for one in among if key in one.asks]
@@ -116,7 +125,7 @@ class TenantEvents:
 
 
 def _named(decision: Decision) -> Iterable[str]:
-    """Return the queues that a decision names itself; none for a decision about no queue."""
+    """Return the queues that the decision itself names. A decision that concerns no queue names no queue."""
     if isinstance(decision, Decided):
         return _concerned(decision.record)
     if isinstance(decision, ShadowDecided):
@@ -127,6 +136,6 @@ def _named(decision: Decision) -> Iterable[str]:
 
 
 def _concerned(record: DecisionRecord) -> Iterable[str]:
-    """Return the queues whose viewers may read of a decision, as `redaction.side_of` says."""
+    """Return the queues whose viewers may read a part of the decision, by the rules of `redaction.side_of`."""
     queues = {one.queue for one in record.beneficiaries} | {one.queue for one in record.victims}
     return queues if record.shrink is None else queues | {record.shrink.queue}

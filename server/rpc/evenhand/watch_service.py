@@ -1,4 +1,7 @@
-"""The WatchService: views of the queues (*pictures*), and events as they occur. A slow client misses pictures, but never the latest one."""
+"""The WatchService: views of the queues (*pictures*), and events as they occur.
+
+A slow client misses some pictures, but never the latest picture.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -32,7 +35,7 @@ _WATCH_QUEUES: Final = "evenhand.v1.WatchService.WatchQueues"
 
 
 class WatchService:
-    """The service of watch streams. It changes nothing."""
+    """The service of watch streams. The service changes nothing."""
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class WatchService:
         self._of_tenants = TenantEvents(core, history)
 
     async def watch_queues(self, request: pb.WatchQueuesRequest) -> AsyncIterator[bytes]:
-        """Yield a picture at once, and another one after a change. All changes within one interval lead to one picture."""
+        """Yield a picture at once, and another picture after each change. All changes within one interval lead to one picture."""
         pause = _pause(request.min_interval_ms)
         with self._watchers.watching():
             seen = -1
@@ -68,7 +71,7 @@ class WatchService:
     def _event(self, entry: Entry) -> pb.EventRecord:
         """Return the message of an event with its pod's name.
 
-        The name comes from the core or from a decision that stored it.
+        The name comes from the core, or from a decision that stored the name.
         """
         partition = getattr(entry.decision, "partition", "") or DEFAULT_PARTITION
         decision_id = getattr(entry.decision, "decision_id", "")
@@ -79,8 +82,8 @@ class WatchService:
     ) -> AsyncIterator[pb.WatchEventsResponse]:
         """Yield the kept events after the number ``since`` of the request, then further events as they happen, in batches.
 
-        With ``held_only``, end after the kept events. With ``kinds_only``, yield the kinds of events only. A viewer may have
-        kinds only, those of its own queues. Raise CallError if a viewer asks for events.
+        With ``held_only``, end after the kept events. With ``kinds_only``, yield the kinds of events only. A viewer may only have
+        the kinds of events, and only of its own queues. Raise CallError if a viewer asks for events.
         """
         caller = CALLER.get()
         if not (request.kinds_only or sees_all(caller)):
@@ -136,10 +139,11 @@ class WatchService:
     async def _kinds_of(
         self, queue: str, wanted: frozenset[str]
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        """Yield the same as `_kinds`, for the events of a viewer's queue and of the queues below it.
+        """Yield responses as `_kinds` does, but only for events of a viewer's queue and of the queues below it.
 
-        The stream looks at most once in `KINDS_INTERVAL_S`, so that the events of others are read in batches. All looks are at
-        multiples of this time after the first response: an event of others neither delays a message nor makes it come earlier.
+        The stream checks for events at most once in `KINDS_INTERVAL_S`, so that the events of other queues are read in batches.
+        All checks are at multiples of `KINDS_INTERVAL_S` after the first response. An event of another queue therefore neither
+        delays a message nor makes it come earlier.
         """
         loop = asyncio.get_running_loop()
         with self._of_tenants.watching(queue):

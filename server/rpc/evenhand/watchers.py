@@ -1,4 +1,4 @@
-"""The open watch streams: how many there may be, and how they wait for a change."""
+"""The open watch streams: the limit on their number, and their wait for a change of the state."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ class Watchers:
     def watching(self) -> Iterator[None]:
         """Count a watch stream while it is open.
 
-        Raise CallError if there are too many.
+        Raise CallError if too many watch streams are open.
         """
         if self._open >= WATCHERS_MAX:
             raise too_many("watch streams", WATCHERS_MAX)

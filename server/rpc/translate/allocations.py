@@ -1,4 +1,4 @@
-"""The slow path for asks and existing allocations (design 1.1). It reads one object at a time, and handles every case."""
+"""The slow path for asks and existing allocations (design 1.1). The slow path reads one object at a time, and handles every case."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ class Batch:
     def refuse(self, key: str, application: str, reason: str, generation: Generation) -> None:
         """Add the refusal of one ask or allocation.
 
-        Names in it are cut at NAME_CHARACTERS_MAX.
+        Names in the refusal are cut at NAME_CHARACTERS_MAX.
         """
         key, application = key[:NAME_CHARACTERS_MAX], application[:NAME_CHARACTERS_MAX]
         self.refusals.append(AskRejected(self.rm_id, "", key, application, reason, generation))
@@ -37,12 +37,12 @@ class Reader:
         self._specs = Specs()
 
     def ask_template(self, encoded: bytes) -> Template:
-        """Return the template in the bytes of an `AllocationAsk` without head and tags."""
+        """Return the template that these bytes encode: an `AllocationAsk` without its head and its tags."""
         message = si_pb2.AllocationAsk.FromString(encoded)
         return self._specs.sized(message, "resourceAsk", self._specs.of_ask)
 
     def allocation_template(self, encoded: bytes) -> Template:
-        """Return the template in the bytes of an `Allocation` without head and tags."""
+        """Return the template that these bytes encode: an `Allocation` without its head and its tags."""
         message = si_pb2.Allocation.FromString(encoded)
         return self._specs.sized(message, "resourcePerAlloc", self._specs.of_allocation)
 
@@ -54,7 +54,10 @@ class Reader:
             batch.refuse(head.key, head.application, str(refused), Generation.ASK)
 
     def add_allocation(self, batch: Batch, head: Head, raw: bytes, template: Template) -> None:
-        """Add an ask, existing allocation or foreign allocation that arrived as an `Allocation` to the batch. If it is refused, add its refusal."""
+        """Add an ask, existing allocation or foreign allocation that arrived as an `Allocation` to the batch.
+
+        If the object is refused, add its refusal.
+        """
         try:
             batch.events.append(self._allocation(batch.rm_id, head, raw, template))
         except RefusedError as refused:
@@ -146,7 +149,7 @@ def _held(raw: bytes) -> Tags:
 def _foreign(rm_id: str, head: Head, raw: bytes, template: Template) -> ForeignAdded:
     """Return the event for a pod of another scheduler.
 
-    Its message has a node, the tag `foreign` and no application.
+    The message of such a pod has a node, the tag `foreign` and no application.
 
     Raise RefusedError without the tag, without a node or key, and for a refused template.
     """

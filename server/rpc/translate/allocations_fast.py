@@ -1,9 +1,10 @@
 """The decoder of AllocationRequest bytes into events: the fast path (docs/performance.md).
 
 An ask with a known template costs one cache look-up, three reads and one tuple. Every other ask takes the slow path through
-`translate`. The result equals that of the generated classes: `tests/rpc` compares both for arbitrary bytes.
+`translate`. The result equals that of the generated classes: `tests/rpc` compares the two results for arbitrary bytes.
 
-There is one exception. A tag *value* that contains the bytes of a whole `creationTime` entry may be read as that entry.
+The results differ in one case: a tag *value* that contains the bytes of a whole `creationTime` entry may be read as such an
+entry.
 """
 
 from collections.abc import Callable, Sequence
@@ -89,7 +90,7 @@ class _Templates:
 
 
 class AllocationCodec:
-    """The decoder of AllocationRequests. Its only state are caches of templates and times that it has decoded."""
+    """The decoder of AllocationRequests. Its only state is its caches of decoded templates and times."""
 
     def __init__(self, reader: Reader) -> None:
         self._asks = _Templates(
@@ -138,7 +139,7 @@ class AllocationCodec:
     def _each(
         self, batch: Batch, templates: _Templates, heads: Sequence[Head], data: bytes
     ) -> Parts[None]:
-        """Add one event for each ask or allocation of a message. This is the hot loop of the decoder."""
+        """Add one event for each ask or allocation of a message. This method has the hot loop of the decoder."""
         if len(self._created) >= TEMPLATES_MAX:
             self._created.clear()
         known, memo = templates.plain.get, self._created.get
@@ -197,6 +198,6 @@ class AllocationCodec:
 def _releases(parts: Sequence[bytes]) -> si_pb2.AllocationReleasesRequest | None:
     """Return the releases of a request, merged from its parts as protobuf prescribes.
 
-    Return None if there are none.
+    Return None if there are no releases.
     """
     return si_pb2.AllocationReleasesRequest.FromString(b"".join(parts)) if parts else None

@@ -65,7 +65,7 @@ def withdrawn(decision: Withdrawn) -> si_pb2.AllocationResponse:
 
 
 def ask_released(decision: AskReleased) -> si_pb2.AllocationResponse:
-    """Return the message of a waiting ask that ends. The newest generation has no message of its own for that."""
+    """Return the message of a waiting ask that ends. The newest generation has no separate message for the end of a waiting ask."""
     if decision.generation is Generation.ALLOCATION:
         partition, key, application_id, termination, message = decision[1:6]
         return released(
@@ -101,7 +101,7 @@ def ask_rejected(decision: AskRejected) -> si_pb2.AllocationResponse:
 
 
 def ask_state(decision: AskStateChanged) -> si_pb2.AllocationResponse:
-    """Return the message that says why an ask waits. The core sends one at each change of the reason.
+    """Return the message that says why an ask waits. The core sends such a message at each change of the reason.
 
     The outbox keeps only the last of these messages for each ask.
     """

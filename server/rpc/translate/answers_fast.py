@@ -38,7 +38,7 @@ _ASK: Final = Generation.ASK
 
 
 class PlacementEncoder:
-    """The encoder of placements. Its only state are caches. Each is cleared when it is full."""
+    """The encoder of placements. Its only state is its caches. Each cache is cleared when it is full."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, bytes] = {}
@@ -47,7 +47,7 @@ class PlacementEncoder:
         """The encoded templates by partition and spec."""
 
     def encode(self, placements: Iterable[Placed]) -> list[bytes]:
-        """Return the piece of each placement. This is the hot loop of the encoder."""
+        """Return the piece of each placement. This method has the hot loop of the encoder."""
         nodes, applications, templates = self._nodes, self._applications, self._templates
         pieces: list[bytes] = []
         add, join = pieces.append, b"".join
@@ -109,7 +109,7 @@ class ReleaseEncoder:
     def _parts(self, one: Released, size: int) -> tuple[bytes, ...]:
         """Return the bytes around a key of this length.
 
-        These are two parts, or three if the key is repeated as the UUID.
+        The bytes are in two parts, or in three parts if the key is repeated as the UUID.
         """
         applications, others = self._applications, _OTHERS(one)
         rest = self._rest.get(others)

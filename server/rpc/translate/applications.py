@@ -35,7 +35,7 @@ _M = TypeVar(
 
 
 def application_batch(message: si_pb2.ApplicationRequest) -> Batch:
-    """Return events and refusals of an ApplicationRequest: first new applications, then changed ones, then those that end."""
+    """Return events and refusals of an ApplicationRequest: first new applications, then changed applications, then applications that end."""
     return whole_of(application_batching(message))
 
 
@@ -54,7 +54,7 @@ def _take(
     read: Callable[[str, _M], Event],
     refusal: Callable[[str, str, str], Decision],
 ) -> Parts[None]:
-    """Add the events of messages of one kind to the batch, and the refusals of those that cannot be read."""
+    """Add the events of messages of one kind to the batch, and the refusals of messages that cannot be read."""
     for at, message in enumerate(messages, 1):
         if at % STEP_OBJECTS == 0:
             yield

@@ -28,7 +28,7 @@ _PRESENCE: Final = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 def constraints(message: si_pb2.NodeConstraints) -> Constraints:
     """Return the constraints of an ask.
 
-    Return the object `UNCONSTRAINED` if the message sets none.
+    Return the object `UNCONSTRAINED` if the message sets no constraints.
     """
     if not message.ByteSize():
         return UNCONSTRAINED

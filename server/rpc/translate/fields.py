@@ -1,4 +1,4 @@
-"""The checks of single fields. Each raises a RefusedError that says what is wrong and where (design 1.12)."""
+"""The checks of single fields. Each check raises a RefusedError that says what is wrong and where (design 1.12)."""
 
 import re
 from collections.abc import Collection, Mapping

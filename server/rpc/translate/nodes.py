@@ -137,7 +137,10 @@ def _occupied(rm_id: str, node: si_pb2.NodeInfo, where: str) -> list[Event]:
 def _add_existing(
     batch: Batch, node_id: str, allocation: si_pb2.Allocation, reader: Reader
 ) -> None:
-    """Add an allocation that a node's message lists as running to the batch, as in the older interface. If it is refused, add its refusal."""
+    """Add an allocation that a node's message lists as running to the batch, as in the older interface.
+
+    If the allocation is refused, add its refusal.
+    """
     try:
         one_of("nodeID", allocation.nodeID, ("", node_id))
         batch.events.append(reader.reported(batch.rm_id, allocation, node_id))

@@ -8,7 +8,7 @@ from si.v1 import si_pb2
 
 
 def preferences(message: si_pb2.NodePreferences) -> Preferences:
-    """Return the preferences of an ask. Return the object `NO_PREFERENCES` if the message sets none."""
+    """Return the preferences of an ask. Return the object `NO_PREFERENCES` if the message sets no preferences."""
     if not message.ByteSize():
         return NO_PREFERENCES
     listed("preferences.terms", message.terms)

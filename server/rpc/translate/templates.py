@@ -38,7 +38,7 @@ _PROTECTIONS: Final = {
 _LENDABLE: Final = {si_pb2.PROTECTION_NORMAL: True, si_pb2.PROTECTION_FIRM: False}
 """Whether an ask is lendable (J2), by its protection.
 
-An ask with another protection declares no class. The same is true of an ask without one.
+An ask with another protection, or without a protection, is neither declared lendable nor declared firm.
 """
 _TRIGGERS: Final = {
     si_pb2.JOB_TRIGGER_UNSPECIFIED: None,
@@ -55,12 +55,15 @@ class Template(NamedTuple):
     partition: str = ""
     refusal: str = ""
     waits: bool = True
-    """Whether the template requests a resource. Only an allocation that already runs may request none."""
+    """Whether the template requests a resource. Only an allocation that already runs may request no resource."""
     mark: ReleaseMark | None = None
 
 
 class Specs:
-    """The interned specs. If there are too many, all are dropped. Equal specs may then be two objects. That has no other effect."""
+    """The interned specs. If there are too many specs, all specs are dropped. After that, equal specs may be two objects.
+
+    Having two equal objects has no other effect.
+    """
 
     def __init__(self) -> None:
         self._specs: dict[tuple[object, ...], AskSpec] = {}
@@ -80,7 +83,7 @@ class Specs:
     def sized(
         self, message: _Message, field: str, meaning: Callable[[_Message], Template]
     ) -> Template:
-        """Return the template of a message. Clear the quantities in the message, unless they are refused.
+        """Return the template of a message. Clear the quantities in the message, unless the quantities are refused.
 
         Messages that differ only in quantities share the rest of their template, because a tenant may
         send ten thousand sizes.
@@ -156,7 +159,7 @@ def _allows_other(policy: si_pb2.PreemptionPolicy) -> bool:
     """Return whether a policy allows preempting others (design 1.1).
 
     The field holds a text, as in our .proto, or the boolean of the published interface. `Never` and false forbid preemption. A
-    policy without the field also forbids it, because proto3 does not send false.
+    policy without the field also forbids preemption, because proto3 does not send false.
     """
     unknown = UnknownFieldSet(policy)
     flags = [
