@@ -1,6 +1,6 @@
-"""The command line `evenhand`: its commands, and how they end.
+"""The command line `evenhand`: its commands, and the exit codes and messages with which they end.
 
-Results are written to the standard output, everything else to the error stream. Exit codes are those of
+Results are written to the standard output, and all other texts to the error stream. Exit codes are those of
 `faults.ExitCode`. The module of a command is imported only when the command runs, so that a query of a core does not
 load server, scheduler or demonstration.
 """
@@ -71,7 +71,7 @@ COMMANDS = {
 
 
 class Shelf(MutableMapping[str, Any]):
-    """The commands by name, in order; each is created when it is first requested."""
+    """The commands by name, in order. Each command is created when it is first requested."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""The check for options that have no effect together with another option, or without it.
+"""The check for an option that has no effect because another option was given, or because another option is missing.
 
-Such an option is refused. An option is accepted if the answer is the same without it: `--no-headers` with JSON, or
-`--asks` together with `--waiting`.
+An option without effect is refused. An option that is merely redundant is accepted, such as `--no-headers` with JSON,
+or `--asks` together with `--waiting`.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The reading of a command line: shared options may stand before the command's name.
 
-`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same. The command itself reads
-the options before its name, so that the message for an unknown option is always the same.
+`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same. The command itself reads the
+options before its name, so that the message for an unknown option is the same in both positions.
 """
 
 import re
@@ -45,7 +45,7 @@ class Command(TyperCommand):
     """A command that also reads shared options before its name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
-        """Read the options before the command's name, then those after it."""
+        """Read the options before the command's name, then the options after it."""
         return super().parse_args(ctx, [*ctx.meta.get(LEADING, ()), *args])
 
     def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
@@ -68,7 +68,7 @@ class Group(TyperGroup):
 
 
 def split(args: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Split arguments into three parts: the shared options before the first word, other options before it, and what follows."""
+    """Split arguments into three parts: shared options before the first word, other options before this word, and the rest."""
     leading: list[str] = []
     own: list[str] = []
     waiting = list(args)
@@ -83,7 +83,7 @@ def split(args: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def usage_fault(error: typer.TyperException) -> Fault:
-    """Return the fault of a wrong command line, in words that do not name the libraries behind it."""
+    """Return the fault of a wrong command line. The words of the fault do not name the libraries that read the command line."""
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else "evenhand"
     unknown = _NO_OPTION.match(error.format_message())
@@ -97,7 +97,7 @@ def usage_fault(error: typer.TyperException) -> Fault:
 
 
 def plain_words(message: str) -> str:
-    """Return a message in words that do not name the libraries behind it."""
+    """Return a library's message in words that do not name the library."""
     told = message.replace("Value error, ", "").replace("Input should be", "it must be")
     told = told.replace("it must be a valid integer", "it must be a whole number")
     told = told.replace("it must be a valid number", "it must be a number")

@@ -1,7 +1,7 @@
 """Completion of names in the shell.
 
-The names come from the running core, which has half a second to answer each request. When no core answers, or the core
-refuses the request, the shell gets neither names nor a message.
+The names come from the running core, which has half a second to answer each request. When no core answers, or the
+core refuses the request, the shell gets no names and no message.
 """
 
 import io
@@ -92,7 +92,7 @@ def decisions(ctx: typer.Context) -> list[str]:
 def stories(ctx: typer.Context) -> list[tuple[str, str]]:
     """Complete the numbers of the stories in the file of the command line, each with its title.
 
-    This needs no core.
+    This completion needs no core.
     """
     from evenhand_cli.files import read_text  # noqa: PLC0415 - other completions need no stories
     from evenhand_cli.story.reading import read_examples  # noqa: PLC0415

@@ -1,8 +1,8 @@
-"""A queue configuration from the file that the user names: a queues.yaml, a ConfigMap with one, or standard input.
+"""A queue configuration from the file that the user names: a queues.yaml, a ConfigMap, or standard input.
 
-In a ConfigMap the configuration is the text under `queues.yaml`, or under `NAME.yaml` if `service.policyGroup` is NAME.
-The shim's settings in that ConfigMap are checked, too. In a List with `yunikorn-defaults` and `yunikorn-configs` the
-second one takes precedence.
+In a ConfigMap the configuration is the text under `queues.yaml`, or under `NAME.yaml` if `service.policyGroup` is
+NAME. The shim's settings in the ConfigMap are checked, too. In a List with `yunikorn-defaults` and
+`yunikorn-configs`, the ConfigMap `yunikorn-configs` takes precedence.
 """
 
 import sys
@@ -29,7 +29,7 @@ KIND: Final = "ConfigMap"
 class QueuesText:
     """The text of a queue configuration, its source, and notes about the source.
 
-    `line` is the line of `source` on which the text begins. It is 0 when lines of the text are not lines of the
+    `line` is the line of `source` on which the text begins. `line` is 0 when lines of the text are not lines of the
     file. `base` is the revision that the first line of a file from `evenhand config show` names.
     """
 
@@ -56,7 +56,8 @@ class QueuesText:
 def read_queues(file: Path, where: str) -> QueuesText:
     """Return the queue configuration of a file or, for `-`, of standard input.
 
-    Raises Fault if the file cannot be read, is too large, or has ConfigMaps without one definite configuration.
+    Raises Fault if the file cannot be read, is too large, or has ConfigMaps from which no single configuration
+    follows.
     """
     if file == STANDARD_INPUT:
         text, name = _standard_input(where), "standard input"
@@ -163,7 +164,8 @@ def _unwrapped(found: Sequence[_Map], name: str) -> QueuesText:
 def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
     """Return the ConfigMaps with the shim's settings; the last of them takes precedence.
 
-    A single ConfigMap may have any name. Raises Fault when there are several and none has a name that the shim reads.
+    A single ConfigMap may have any name. Raises Fault when there are several ConfigMaps, and none of them has a name
+    that the shim reads.
     """
     if len(found) == 1:
         return list(found)

@@ -26,7 +26,7 @@ from evenhand_cli.staleness import Pictures
 DEFAULT_CORE = "127.0.0.1:50051"
 DEFAULT_TIMEOUT_S = 30.0
 FIND_S = 2.0
-"""Seconds in which each of several cores has to say whether it decides."""
+"""Seconds within which each of several cores has to answer whether it is the core that decides."""
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 PANEL = "Connection"
 
@@ -136,7 +136,7 @@ AtLeast = Annotated[
 Metadata = tuple[tuple[str, str], ...]
 """The metadata of a call, by name."""
 MIN_POSITION = "evenhand-min-position"
-"""Metadata of a call that names the oldest state to be shown."""
+"""The key of the metadata that name the oldest state that an answer may show."""
 _POSITION = re.compile(r"\d{1,18}(@[0-9A-Za-z]{1,64})?")
 
 Request = TypeVar("Request")
@@ -154,9 +154,9 @@ class Core:
     metadata: tuple[tuple[str, str], ...] = ()
     pictures: Pictures = field(default_factory=Pictures, compare=False)
     silent: bool = False
-    """True: no notices are printed on the error stream while an answer takes long."""
+    """Whether no notices are printed on the error stream while an answer takes long."""
     has_identity: bool = False
-    """True: the connection has a token or a client certificate, which the core may give a role."""
+    """Whether the connection has a token or a client certificate, to which the core may give a role."""
 
     def patience(self, doing: str) -> AbstractContextManager[Callable[[str], None]]:
         """Return a block that prints a notice about the work in progress when the block takes long."""
@@ -197,7 +197,10 @@ class Core:
                 call.cancel()
 
     def owning(self, partition: str) -> "Core":
-        """Return the connection to the owner of a partition alone, if partitions are spread over groups of cores; else this one."""
+        """Return a connection to the group that owns a partition.
+
+        If there is only one group of cores, return this connection.
+        """
         owner = getattr(self.channel, "owner", None)
         return self if owner is None else replace(self, channel=owner(partition))
 
@@ -215,7 +218,7 @@ def _unsaid(text: str) -> None:
 
 
 Opener = Callable[[], AbstractContextManager["Core"]]
-"""A function that opens the connection that the options describe. The block that it returns raises Fault."""
+"""A function that opens the connection that the options describe. The context manager that the function returns raises Fault."""
 
 
 def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., None]:
@@ -263,9 +266,9 @@ def opens_core(command: Callable[Concatenate[Opener, ...], None]) -> Callable[..
 
 
 def _min_position(at_least: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata that name the oldest state to be shown, or no metadata if no state is named.
+    """Return the metadata that name the oldest state that an answer may show, or no metadata if no state is named.
 
-    Raises Fault for another text.
+    Raises Fault for a text that names no state.
     """
     if not at_least:
         return ()
@@ -280,7 +283,7 @@ def _min_position(at_least: str) -> tuple[tuple[str, str], ...]:
 
 
 def _min_positions(at_least: str, groups: Sequence[str]) -> dict[str, Metadata]:
-    """Return the metadata that name the oldest state of each group to be shown.
+    """Return, for each group of cores, the metadata that name the oldest state that an answer may show.
 
     Raises Fault if an entry is not GROUP=POSITION, or names an unknown group or a group twice.
     """
@@ -345,7 +348,7 @@ class _Way(NamedTuple):
 
 
 def _way(given: Context, name: str, timeout_s: float) -> _Way:
-    """Return the way that the options describe; values that they lack come from the context.
+    """Return the way to the core that the options describe. Values that the options lack come from the context.
 
     Raises Fault if the context is unknown, if its files cannot be read, or if TLS options do not fit together.
     """
@@ -361,11 +364,11 @@ def _way(given: Context, name: str, timeout_s: float) -> _Way:
 def connected_core(
     given: Context, name: str, timeout_s: float, oldest: Metadata = ()
 ) -> Iterator[Core]:
-    """Open a connection with the given options; values that they lack come from the context.
+    """Open a connection with the given options. Values that the options lack come from the context.
 
     Raises Fault if an option or an address is invalid.
 
-    ``oldest`` is the metadata that name the oldest state to be shown.
+    ``oldest`` is the metadata that name the oldest state that an answer may show.
     """
     way = _way(given, name, timeout_s)
     address = way.deciding(way.context.core)
@@ -378,14 +381,14 @@ def connected_core(
 def connected_cores(
     file: Path, given: Context, name: str, timeout_s: float, at_least: str = ""
 ) -> Iterator[Core]:
-    """Open connections to the cores of all groups of a table, as one.
+    """Open a connection that combines the connections to the cores of all groups of a table.
 
     Raises Fault if the table cannot be read, or if an option or an address is invalid.
 
-    ``at_least`` names the oldest state of each group to be shown. If a group could not be reached, the command ends
-    with the exit code for that after the others have answered.
+    ``at_least`` names the oldest state of each group that an answer may show. If a group could not be reached, the
+    command shows the answers of the other groups, and ends with the exit code `UNREACHABLE`.
     """
-    # These modules take as long to load as a whole query; most commands ask one core.
+    # Loading these modules takes as long as a whole query, and most commands do not need them.
     from evenhand_cli.core_table import read_core_table  # noqa: PLC0415
     from evenhand_cli.spread_channel import Reached, SpreadChannel  # noqa: PLC0415
 
@@ -410,9 +413,9 @@ def connected_cores(
 def resolved(given: Context, name: str) -> Context:
     """Return the values of options and variables.
 
-    Values that they lack come from the named or the current context. If no context is named, and the options name
-    another core than the current context, the current context is ignored, because its token is meant for its own core. Raises
-    Fault when the context does not exist.
+    Values that options and variables lack come from the named or the current context. If no context is named, and the
+    options name another core than the current context, the current context is ignored, because its token is meant for
+    its own core. Raises Fault when the context does not exist.
     """
     context = read_contexts().chosen(name)
     if given.core and given.core != context.core and not name:
@@ -439,7 +442,7 @@ def open_channel(
 
 
 def checked_address(address: str, option: str = "--core or EVENHAND_CORE") -> str:
-    """Return the address unchanged. Raises Fault when it is not HOST:PORT; the fault names the option."""
+    """Return the address unchanged. Raises Fault when the address is not HOST:PORT. The fault names the option."""
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdecimal():
         raise Fault(

@@ -1,6 +1,6 @@
 """The process of the web console that `serve` and `demo` start in addition to a core (`--console`).
 
-The console has a process of its own, so that open pages take no time from the decisions of the core.
+The console runs in a separate process, so that open pages take no time from the decisions of the core.
 """
 
 import json
@@ -93,9 +93,10 @@ def perhaps_beside(listen: str) -> Iterator[tuple[str, Callable[[str], None]]]:
 
 @contextmanager
 def console_beside(listen: str) -> Iterator[tuple[str, Callable[[str], None]]]:
-    """Yield the URL of a console, and a function that starts its process, given the address of its core.
+    """Yield the URL of a console, and a function that starts the console's process. The function gets the address of the core.
 
-    The process ends with the block. Raises Fault if there is no console here, or if the address cannot be used.
+    The process ends with the block. Raises Fault if the packages of the console are not installed, or if the address
+    cannot be used.
     """
     check_console_extra("--console")
     if not is_loopback(checked_address(listen, "--console")):
@@ -140,7 +141,7 @@ def _reached(core: str) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the process by the end of its input, as the end of this process would."""
+    """End the process by closing its standard input, which would also close if this process ended."""
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()

@@ -58,7 +58,10 @@ class Contexts:
     known: Mapping[str, Context] = field(default_factory=dict)
 
     def named(self, name: str, where: str = WHERE) -> Context:
-        """Return the context with this name. Raises Fault if there is none; the fault names near matches if there are any."""
+        """Return the context with this name.
+
+        Raises Fault if no context has this name. The fault names similar names if there are any.
+        """
         if name in self.known:
             return self.known[name]
         near = near_matches(name, self.known)
@@ -70,7 +73,8 @@ class Contexts:
     def chosen(self, name: str) -> Context:
         """Return the context with this name, or the current context when no name is given.
 
-        Return an empty context when there is neither. Raises Fault when there is no context of that name.
+        Return an empty context when no name is given and there is no current context. Raises Fault when no context
+        has the given name.
         """
         if name:
             return self.named(name)
@@ -103,7 +107,7 @@ def config_file(environment: Mapping[str, str] = os.environ) -> Path:
 def read_contexts() -> Contexts:
     """Return the content of the configuration file, or empty content if there is no file.
 
-    Raises Fault with file and line.
+    Raises Fault, which names file and line, for a file that cannot be used.
     """
     file = config_file()
     if not file.exists():
@@ -142,7 +146,8 @@ def write_contexts(contexts: Contexts) -> None:
 def changed(contexts: Contexts, name: str, values: Mapping[str, str]) -> Contexts:
     """Return the contexts after setting fields of one of them; an empty value unsets a field. Raises Fault for a malformed name.
 
-    A context that does not exist is added. Without a current context, this one becomes the current context.
+    A context that does not exist is added. If there is no current context, the changed context becomes the current
+    context.
     """
     if not NAME.fullmatch(name):
         raise Fault(

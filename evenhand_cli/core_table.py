@@ -4,7 +4,7 @@
     - {name: a, addresses: [core-1:50051, core-2:50051], partitions: [default], revision: 4}
     - {name: b, addresses: [core-3:50051], partitions: [gpu], revision: 2}
 
-The first group also decides for all partitions that no group names.
+The first group of the table also decides for all partitions that no group names.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ class _Table(BaseModel):
 
 
 class CoreGroup(NamedTuple):
-    """A group of cores: one that decides for its partitions, and others that follow it."""
+    """A group of cores: one core decides for the partitions of the group, and the other cores follow it."""
 
     name: str
     addresses: str
@@ -48,7 +48,7 @@ class CoreGroup(NamedTuple):
     partitions: tuple[str, ...]
     """The partitions that the table names for the group."""
     revision: int = 0
-    """The number that is raised at each change of the group's partitions, so that nothing with an older table decides."""
+    """A number that is raised at each change of the group's partitions, so that no core with an older table decides."""
 
 
 class CoreTable(NamedTuple):
@@ -64,7 +64,7 @@ class CoreTable(NamedTuple):
         return {each: one.name for one in self.groups for each in one.partitions}
 
     def owner(self, partition: str) -> CoreGroup:
-        """Return the group that decides for a partition; an empty name means the default partition."""
+        """Return the group that decides for a partition. An empty partition name means the default partition."""
         known = partition.lower() or DEFAULT_PARTITION
         return next((one for one in self.groups if known in one.partitions), self.groups[0])
 

@@ -35,7 +35,10 @@ def instant_ms(text: str) -> int:
 
 
 def instant_before(text: str, now: int) -> int:
-    """Return an instant in Unix milliseconds: a time before `now`, or an instant; 0 for an empty text. Raises typer.BadParameter."""
+    """Return an instant in Unix milliseconds, given as a duration before `now` or as an instant; 0 for an empty text.
+
+    Raises typer.BadParameter for a text in another form.
+    """
     if not text:
         return 0
     if text.strip().endswith(tuple(UNITS_MS)) and ":" not in text:

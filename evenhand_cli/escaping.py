@@ -1,7 +1,7 @@
 """The escaping of characters that a terminal obeys instead of showing them.
 
-Such characters are control characters (C0, C1, DEL) and characters that reorder text. Names and texts come from
-clients of the core. Without escaping, `ESC [2J` in a pod's name would clear the user's screen.
+A terminal obeys control characters (C0, C1, DEL) and characters that reorder text. Names and texts come from clients
+of the core. Without escaping, `ESC [2J` in a pod's name would clear the user's screen.
 """
 
 import re
@@ -34,7 +34,8 @@ def escaped(text: str) -> str:
 def escaped_json(text: str) -> str:
     """Return JSON with equal values.
 
-    Characters that control a terminal are written as JSON escapes. This is possible because they occur only in strings.
+    Characters that control a terminal are written as JSON escapes. Escapes are possible because these characters
+    occur only in strings.
     """
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if acts(text) else text
 
@@ -61,7 +62,7 @@ class EscapingConsole(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Compute the layout of a renderable after escaping its text; each nested part passes through this method too."""
+        """Compute the layout of a renderable after escaping its text; each nested part is escaped by this method, too."""
         self.has_note |= isinstance(renderable, Note)
         if isinstance(renderable, Text):
             renderable = escaped_text(renderable)

@@ -1,7 +1,7 @@
 """A fault: an error for the user, which says what is wrong, where, and what to do next.
 
-Commands raise it; `app` prints it on the error stream and ends with its exit code. Users see no other form of an
-error: a traceback means that Evenhand itself has a bug.
+Commands raise faults. `app` prints the fault on the error stream and ends with its exit code. Users see no other form
+of an error: a traceback means that Evenhand itself has a bug.
 """
 
 import enum
@@ -22,7 +22,7 @@ class ExitCode(enum.IntEnum):
 class Fault(Exception):
     """An error for the user: what is wrong, where, and what to do.
 
-    Each of these three texts is one or more complete lines.
+    Each of the texts `what`, `where` and `advice` is one or more complete lines.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Files that the user names.
+"""The reading of files that the user names.
 
 If a file cannot be read, a fault names the file and the reason.
 """
@@ -41,7 +41,7 @@ def read_bytes(path: Path, where: str) -> bytes:
 
 @contextmanager
 def opened(path: Path, where: str) -> Iterator[BinaryIO]:
-    """Open a file of any size, to be read line by line. Raises Fault when it cannot be opened."""
+    """Open a file of any size, to be read line by line. Raises Fault when the file cannot be opened."""
     try:
         file = path.open("rb")
     except OSError as error:

@@ -14,7 +14,7 @@ WIDTH_MAX = 100
 WIDTH_MIN = 60
 INDENT = 2
 NAMES_MAX = 30
-"""Number of columns for names to the left of help texts; a longer name has a line of its own."""
+"""Number of columns for names to the left of help texts; a longer name is on a separate line."""
 CONNECTION = "Connection"
 EXAMPLES = "Examples:"
 KINDS = {int: "N", float: "NUMBER", str: "TEXT"}

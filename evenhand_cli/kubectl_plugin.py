@@ -1,7 +1,7 @@
 """The plugin of kubectl: `kubectl evenhand COMMAND` runs a command of `evenhand` inside the container of a core.
 
-The container has the core's address and an operator's certificate, so that the user needs neither of them, no port-forward
-and no client certificate: the right to `pods/exec` in the core's namespace is enough. With `--core`, `--cores` or
+The container has the core's address and an operator's certificate, so that the user needs no port-forward and no
+client certificate. The right to `pods/exec` in the core's namespace is enough. With `--core`, `--cores` or
 EVENHAND_CORE the command runs on the user's machine and calls that core.
 """
 
@@ -70,7 +70,7 @@ class Words(NamedTuple):
 
 
 def split(words: Sequence[str]) -> Words:
-    """Return the parts of a command line. Flags of kubectl end at the first other word.
+    """Return the parts of a command line. The flags for kubectl end at the first word that is no such flag.
 
     Raises Fault if the last flag has no value.
     """
@@ -99,11 +99,11 @@ def runs_here(words: Sequence[str], variables: Mapping[str, str]) -> bool:
 
 
 def chosen(pods: Sequence[Mapping[str, Any]], selector: str) -> tuple[str, str]:
-    """Return namespace and name of the pod to ask: one that is ready, or else one that runs.
+    """Return namespace and name of the pod of a core in which the command runs: a pod that is ready, or else a pod that runs.
 
     Raises Fault if no core runs, or if several namespaces have cores.
 
-    Which one of two cores it is does not matter, because each asks the core that leads.
+    If several cores run, any of their pods can be used, because the command finds the core that leads.
     """
     namespaces = sorted({pod["metadata"]["namespace"] for pod in pods})
     if not pods:
@@ -135,7 +135,7 @@ def _is_ready(pod: Mapping[str, Any]) -> bool:
 
 
 def _pods(kubectl: str, words: Words) -> list[Mapping[str, Any]]:
-    """Return the pods of the cores. Raises Fault with what kubectl said."""
+    """Return the pods of the cores. Raises Fault with the error message of kubectl."""
     where = f"--namespace={words.namespace}" if words.namespace else "--all-namespaces"
     command = [kubectl, *words.kubectl, "get", "pods", where, f"--selector={words.selector}"]
     done = subprocess.run([*command, "--output=json"], capture_output=True, text=True, check=False)  # noqa: S603 -- the user's own words.

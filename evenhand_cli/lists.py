@@ -59,7 +59,7 @@ class Shape:
 def sorting(column: str, fields: Iterable[Field[Any]] = ()) -> Any:  # noqa: ANN401 -- typer's own type of an option
     """Return the option that sorts a listing.
 
-    The help of the option names this column, and shells complete the names of all fields.
+    The help of the option names the given column as an example, and shells complete the names of all fields.
     """
     return typer.Option(
         "--sort-by",
@@ -97,7 +97,7 @@ def lists(
 
 
 def seconds_between_looks(*, watch: bool, interval: float | None) -> float:
-    """Return the seconds between two requests; 0 for a single one. Raises Fault for an interval without --watch."""
+    """Return the seconds between two requests; 0 for a single request. Raises Fault for an interval without --watch."""
     if not watch:
         refuse_without("--watch", interval=interval)
         return 0
@@ -165,8 +165,8 @@ def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_
 def pictures(form: Form) -> Iterator[Callable[[RenderableType, bool], None]]:
     """Open a display and yield a function that draws a picture on it.
 
-    On a terminal a new picture replaces the one before. On another output a picture that differs from the one before is
-    written below it.
+    On a terminal a new picture replaces the previous picture. On another output a picture is written below the
+    previous picture if the two differ.
     """
     console = console_for(form)
     if not console.is_terminal:
@@ -184,7 +184,7 @@ class _Printed:
         self._is_first = True
 
     def draw(self, picture: RenderableType, changed: bool) -> None:
-        """Write the picture if it differs from the one before."""
+        """Write the picture if it differs from the previous picture."""
         if not changed:
             return
         if not self._is_first:

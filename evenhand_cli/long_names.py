@@ -1,8 +1,8 @@
-"""Names that are longer than their line: the one rule for all output to a terminal.
+"""The shortening of names that are longer than their line. All output to a terminal uses this module for shortening.
 
 A name is shortened in its middle, because a name on two lines cannot be copied, and because names of one workload
-differ at the end. A command that contains such a name stands whole on a line of its own, so that it can be copied.
-`--output wide` shows all names whole.
+differ at the end. A command that contains such a name is shown in full on a separate line, so that it can be copied.
+`--output wide` shows all names in full.
 """
 
 import re
@@ -15,11 +15,11 @@ NOTE: Final = "long names are shortened; --output wide shows them whole"
 SIGN, PLAIN_SIGN = "…", "~"
 """The sign for the part of a name that was left out, and the sign on an ASCII output."""
 _LEAD: Final = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
-"""The indent, or the guides of the tree, before a name; they are never shortened."""
+"""The indent, or the guides of the tree, before a name. This part is never shortened."""
 _WORD: Final = re.compile(r"^ *\S+|\S+", re.MULTILINE)
-"""A word, the first of a line with the line's indent, because rich breaks a line only after this word."""
+"""The pattern of a word. The first word of a line includes the indent, because rich does not break a line between the two."""
 _COMMAND: Final = re.compile(r"(evenhand .+?)(?:: (.*))?")
-"""A command, and what it is for."""
+"""The pattern of a command, with the phrase that says what the command is for."""
 
 
 class Note(Text):
@@ -29,8 +29,8 @@ class Note(Text):
 def shortened(name: str, width: int, sign: str) -> str:
     """Return a name of at most this width, without its middle when it is longer.
 
-    The indent before it stays. If the width leaves no space for a character besides the indent and the sign, the name is
-    returned unchanged.
+    The indent before the name stays. If the width leaves no space for a character besides the indent and the sign,
+    the name is returned unchanged.
     """
     cut = _middle(name, width)
     return f"{name[: cut[0]]}{sign}{name[cut[1] :]}" if cut else name
@@ -59,13 +59,19 @@ def with_short_words(text: Text, width: int, sign: str) -> Text:
 
 
 def command_in(text: str) -> tuple[str, str]:
-    """Return the command with which a text begins, and what it is for. Both are empty if the text begins with no command."""
+    """Return the command with which a text begins, and the phrase after it.
+
+    Return two empty texts if the text begins with no command.
+    """
     found = _COMMAND.fullmatch(text)
     return (found[1], found[2] or "") if found else ("", "")
 
 
 def _middle(name: str, width: int) -> tuple[int, int] | None:
-    """Return the first and the last position of the part that is left out; None if nothing is or can be left out."""
+    """Return the first and the last position of the part that is left out.
+
+    Return None if the name is short enough, or cannot be shortened.
+    """
     start = _LEAD.match(name).end()  # type: ignore[union-attr] # It matches the empty text, too.
     kept = width - cell_len(name[:start]) - 1
     if cell_len(name) <= width or kept < 1:

@@ -1,4 +1,4 @@
-"""The pods that a name means: a pod of that name, or the pods of a Deployment, Job or gang."""
+"""The pods to which a name refers: the pod with this name, or the pods of a Deployment, Job or gang."""
 
 import re
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ def meant(
 ) -> tuple[list[str], list[inspect_pb2.Allocation]]:
     """Return the keys of the pods with this name.
 
-    If no pod has this name, return the key of the pod that is explained for the workload of that name, and the workload's
-    pods.
+    If no pod has this name, look for a workload with this name: return the key of the pod that is explained for the
+    workload, and the workload's pods.
     """
     keys = [one.allocation_key for one in found if is_pod(one, name)]
     if keys:
@@ -23,10 +23,10 @@ def meant(
 
 
 def speaking(pods: Sequence[inspect_pb2.Allocation]) -> list[str]:
-    """Return the key of the pod whose answer is shown for a workload, as a list.
+    """Return a list with one key: the key of the pod whose answer is shown for a workload.
 
-    Return an empty list if the workload has no pods. The key belongs to the first waiting pod or, if no pod waits, to
-    the first pod of the list.
+    The pod is the first waiting pod or, if no pod waits, the first pod. Return an empty list if the workload has no
+    pods.
     """
     waiting = [one for one in pods if one.state in WAITING_STATES]
     return [one.allocation_key for one in (waiting or pods)[:1]]
@@ -35,7 +35,7 @@ def speaking(pods: Sequence[inspect_pb2.Allocation]) -> list[str]:
 def belongs_to(one: inspect_pb2.Allocation, name: str) -> bool:
     """Return whether a pod belongs to a Deployment, Job or gang.
 
-    This is judged by its name, its label job-name or its gang's key.
+    The function compares the pod's name, its label job-name, and the key of its gang.
     """
     namespace, _, bare = name.rpartition("/")
     space, _, pod = pod_name(one).partition("/")

@@ -1,4 +1,4 @@
-"""Output forms of a result: a table for people; JSON, YAML or names for scripts.
+"""Output forms of a result: a table for users; JSON, YAML or names for scripts.
 
 The JSON keys are the field names of `proto/evenhand/v1`. Numbers are exact. JSON output is one object, and the output
 stream has nothing else. Every field is present, even an empty one, so that scripts can rely on it. The value of an
@@ -64,7 +64,7 @@ def show(
 
 
 def write_picture(console: EscapingConsole, picture: RenderableType) -> None:
-    """Write a picture, and a note below it if names are shortened in it and it does not say so itself."""
+    """Write a picture. If names in the picture are shortened and the picture has no note about this, write a note below it."""
     console.has_shortened = console.has_note = False
     console.print(picture, crop=False)
     if console.lacks_note:

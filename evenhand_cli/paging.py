@@ -9,7 +9,7 @@ from evenhand_cli.connect import Core
 
 PAGE_SIZE = 1000
 PAGE_SIZE_MAX = 5000
-"""Largest page that a core sends. Fewer pages take less time in all, but the first rows come later."""
+"""Largest page that a core sends. With larger pages, a listing takes less time in total, but its first rows arrive later."""
 
 
 class PagedRequest(Protocol):

@@ -20,12 +20,16 @@ _Stamp = tuple[int, int, int] | None
 
 
 class RenewedSecrets:
-    """The content of the files. A call returns the newest content that can be used; the same objects if no file has changed."""
+    """The content of the files.
+
+    A call returns the newest usable content of the files. If no file has changed, a call returns the same objects as
+    before.
+    """
 
     def __init__(
         self, ca: Path | None, cert: Path | None, key: Path | None, token_file: Path | None
     ) -> None:
-        """Read the files. Raise Fault if one of them cannot be used."""
+        """Read the files. Raise Fault if a file cannot be used."""
         self._tls = (ca, cert, key)
         self._token_file = token_file
         self._problem = ""
@@ -41,7 +45,11 @@ class RenewedSecrets:
         return self._value
 
     def _renew(self, stamps: list[_Stamp]) -> bool:
-        """Read changed files. Return whether the content of several files may not belong together, because one changed meanwhile."""
+        """Read changed files.
+
+        Return whether the content of several files may not belong together, because a file changed while the files
+        were read.
+        """
         try:
             value = self._read()
             _check(*self._tls)
@@ -55,7 +63,10 @@ class RenewedSecrets:
         return False
 
     def _report(self, problem: str) -> None:
-        """Log why files cannot be used, once for each reason. They are read before each session until they can be used."""
+        """Log why files cannot be used, once for each reason.
+
+        The files are read again before each session until they can be used.
+        """
         if problem != self._problem:
             _log.warning("secrets were not read again", why=problem)
         self._problem = problem
@@ -71,7 +82,7 @@ class RenewedSecrets:
 def _check(ca: Path | None, cert: Path | None, key: Path | None) -> None:
     """Raise Fault for certificates or a key that cannot be used, or for a key of another certificate.
 
-    gRPC accepts such files, and then every connection fails.
+    The check is needed because gRPC accepts unusable files, and then every connection fails.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:

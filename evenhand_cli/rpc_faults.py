@@ -1,6 +1,7 @@
 """The conversion of an RPC's error into a fault, which says what is wrong, where, and what to do.
 
-The core answers with `google.rpc.Status` and details (design 1.12). This module converts them to lines of text.
+The core answers with `google.rpc.Status` and details (design 1.12). This module converts status and details to lines
+of text.
 """
 
 from collections.abc import Sequence
@@ -75,7 +76,11 @@ def reason_of(error: grpc.RpcError) -> str:
 
 
 def _packed(error: grpc.RpcError) -> Sequence[AnyMessage]:
-    """Return the details of an RPC that failed. A call that was cancelled while it failed has none that belong to its code."""
+    """Return the details of an RPC that failed.
+
+    If a call was cancelled while it failed, its details do not match its status code. Return no details for a call
+    that was cancelled.
+    """
     try:
         status = rpc_status.from_call(cast("grpc.Call", error))
     except ValueError:

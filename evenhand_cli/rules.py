@@ -1,6 +1,6 @@
 """The rules of docs/rules, stored with the command.
 
-For this reason `evenhand explain G4` works without a core and without these pages.
+With the stored rules, `evenhand explain G4` works without a core and without the pages.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Options that several commands share: the parameters of a wrapper are added to those of the command."""
+"""Options that several commands share: the parameters of a wrapper are added to the parameters of the command."""
 
 import inspect
 from collections.abc import Callable
@@ -8,10 +8,10 @@ Command = Callable[..., Any]
 
 
 def joined(command: Command, wrapper: Command, *, keep_first: bool = False) -> Command:
-    """Return the wrapper with the options of the command before its own, so that the command line offers both.
+    """Return the wrapper with additional parameters: the options of the command, followed by the wrapper's own options.
 
-    The wrapper provides the command's first parameter. With `keep_first` the wrapper has that parameter as well. The
-    wrapper's last parameter is a mapping with the command's options.
+    The wrapper provides the command's first parameter. With `keep_first` the wrapper also has the command's first
+    parameter as a parameter of its own. The wrapper's last parameter is a mapping with the command's options.
     """
     first, *own = inspect.signature(command, eval_str=True).parameters.values()
     of_wrapper = list(inspect.signature(wrapper, eval_str=True).parameters.values())[:-1]

@@ -36,7 +36,7 @@ def sorted_out(
     silenced: Sequence[config_pb2.ConfigProblem],
     ignored: Sequence[str],
 ) -> tuple[list[config_pb2.ConfigProblem], list[config_pb2.ConfigProblem]]:
-    """Return the problems to show and the ignored ones, both with their lines in the file."""
+    """Return the problems to show and the ignored problems. All problems have line numbers of the file."""
     shown = [one for one in problems if not one.code or one.code not in ignored]
     more = [one for one in problems if one.code and one.code in ignored]
     return read.placed(shown), read.placed([*silenced, *more])

@@ -1,4 +1,4 @@
-"""One answer made of the answers of several groups of cores (design 7.6)."""
+"""The combination of the answers of several groups of cores into one answer (design 7.6)."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,9 +13,9 @@ _SUMMED_MORE: Final = ("recovered_allocations", "recovered_asks")
 
 
 def join(answers: Sequence[Any]) -> Any:  # noqa: ANN401 - of the type of the answers
-    """Return one answer. Lists are joined in the order of the groups, and other fields are those of the first group.
+    """Return one answer. Lists are joined in the order of the groups, and all other fields come from the first group.
 
-    If a group does not know the requested name, the answer is that of a group that knows it.
+    If only some groups know the requested name, the answer is the answer of a group that knows the name.
     """
     known = [one for one in answers if not _is_unknown(one)] or list(answers)
     whole = type(known[0])()
@@ -43,7 +43,10 @@ def _is_unknown(answer: Message) -> bool:
 
 
 def _add(whole: Message, one: Message) -> None:
-    """Add the lists of an answer to those of another one, also within single messages; set the fields that the other one lacks."""
+    """Add the lists of one answer to the lists of another answer, also within single messages.
+
+    Set the fields that the other answer lacks.
+    """
     for field, value in one.ListFields():
         mine = getattr(whole, field.name)
         if field.is_repeated:
@@ -58,7 +61,7 @@ def _add(whole: Message, one: Message) -> None:
 
 
 def _join_managers(info: inspect_pb2.ServerInfoResponse) -> None:
-    """Make one row of the rows of a manager: with the sums of its objects, and the state of the session that is worst."""
+    """Combine the rows of a manager into one row, with the sums of its objects and the worst state of its sessions."""
     rows: dict[str, inspect_pb2.ManagerInfo] = {}
     for one in info.managers:
         row = rows.get(one.rm_id)
@@ -78,7 +81,7 @@ def _join_managers(info: inspect_pb2.ServerInfoResponse) -> None:
 
 
 def _join_checks(whole: inspect_pb2.CheckConsistencyResponse, answers: Sequence[Any]) -> None:
-    """Name each check once, and sum up what managers reported."""
+    """Keep one entry for each check, and add up the numbers that managers reported."""
     checks = list(dict.fromkeys(whole.checks))
     del whole.checks[:]
     whole.checks.extend(checks)

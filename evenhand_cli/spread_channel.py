@@ -1,7 +1,8 @@
 """A channel to the cores of several groups, which the commands use like a channel to one core (design 7.6).
 
-A request about one partition goes to the group that owns it. Any other request goes to all groups at once, and their answers become
-one. A group that cannot be reached is named in one line, and the others answer.
+A request about one partition goes to the group that owns it. Any other request goes to all groups at once, and their
+answers are combined into one. If a group cannot be reached, a notice names the group, and the answer comes from the
+other groups.
 """
 
 import json
@@ -26,7 +27,10 @@ EVERYWHERE: Final = frozenset(
         *("GetPastLostWork", "ListPastDecisions", "CheckConsistency", "GetLostWork"),
     }
 )
-"""The methods for which a request without a partition means all of them. For all others it means the default partition."""
+"""The methods for which a request without a partition means all partitions.
+
+For all other methods, a request without a partition means the default partition.
+"""
 SAME: Final = frozenset({"Validate", "Get", "Diff", "GetConfiguration"})
 """The methods about the configuration, which is the same in all groups: the first group that can be reached answers."""
 NOT_SPREAD: Final = frozenset({"Follow"})
@@ -35,7 +39,7 @@ _GONE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_
 
 
 class Reached(NamedTuple):
-    """The core of a group that is asked: its address, and the channel to it."""
+    """The core to which a group's requests are sent: its address, and the channel to it."""
 
     address: str
     channel: grpc.Channel
@@ -54,7 +58,7 @@ class SpreadChannel:
     ) -> None:
         """Make a channel. ``reach`` opens the channel to the core that decides, given the addresses of a group.
 
-        ``metadata`` are those that only calls to a group get, by the name of the group.
+        ``metadata`` has, by the name of a group, the metadata that only calls to this group get.
         """
         self.table = table
         self.secure = secure
@@ -66,7 +70,10 @@ class SpreadChannel:
         """The names of the groups that could not be reached."""
 
     def owner(self, partition: str) -> "SpreadChannel":
-        """Return a channel to the group alone that owns a partition. Other groups are not asked, and so are not missing."""
+        """Return a channel only to the group that owns a partition.
+
+        No requests are sent to other groups, so that no other group can be missing.
+        """
         table = CoreTable((self.table.owner(partition),))
         made = SpreadChannel(table, self._reach, self._metadata, secure=self.secure)
         made._reached, made._reaching = self._reached, self._reaching
@@ -74,7 +81,7 @@ class SpreadChannel:
         return made
 
     def options(self, group: CoreGroup, how: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a call to a group, given those of a call to any."""
+        """Return the options of a call to a group, given the options that calls to all groups have."""
         own = self._metadata.get(group.name, ())
         return {**how, "metadata": (*how.get("metadata", ()), *own)} if own else {**how}
 
@@ -84,7 +91,10 @@ class SpreadChannel:
             one.channel.close()
 
     def reached(self, group: CoreGroup) -> Reached:
-        """Return the core of a group. Threads that need it at the same time share one channel, and wait for this group alone."""
+        """Return the core of a group.
+
+        Threads that need the core at the same time share one channel, and wait for no other group.
+        """
         with self._reaching[group.name]:
             if group.name not in self._reached:
                 self._reached[group.name] = self._reach(group.addresses)
@@ -95,7 +105,10 @@ class SpreadChannel:
         return _Asking(self, method, lambda one: one.unary_unary(method, *more, **options))
 
     def unary_stream(self, method: str, *more: Any, **options: Any) -> Callable[..., "_Streams"]:  # noqa: ANN401
-        """Return the callable of a method with a stream of answers: those of the owner, or of all groups as they come."""
+        """Return the callable of a method with a stream of answers.
+
+        The answers come from the owner, or from all groups as they arrive.
+        """
 
         def watch(request: Any, **how: Any) -> _Streams:  # noqa: ANN401
             groups = self.groups_for(_name(method), request)
@@ -114,9 +127,9 @@ class SpreadChannel:
         """Do nothing: no command sends a stream, but a stub names all its methods."""
 
     def groups_for(self, method: str, request: Any) -> list[CoreGroup]:  # noqa: ANN401
-        """Return the groups that a request is for: the owner of its partition, or all.
+        """Return the groups to which a request is sent: the owner of its partition, or all groups.
 
-        Raises Fault if the method is one that only a single core answers.
+        Raises Fault if only a single core can answer the method.
         """
         if method in NOT_SPREAD:
             raise Fault(
@@ -138,7 +151,7 @@ class SpreadChannel:
         return Fault(found.what, where=where, advice=found.advice, code=found.code)
 
     def miss(self, group: CoreGroup, error: grpc.RpcError) -> None:
-        """Say, once, that a group is missing in the answer."""
+        """Print, once for each group, that the group is missing in the answer."""
         if group.name not in self.missing:
             self.missing.add(group.name)
             fault = self.fault(group, error)
@@ -148,7 +161,7 @@ class SpreadChannel:
 
 
 class _Asking:
-    """A method with one answer."""
+    """The callable of a method with one answer."""
 
     def __init__(
         self, channel: SpreadChannel, method: str, of: Callable[[grpc.Channel], Any]
@@ -181,7 +194,7 @@ class _Asking:
         return call.future(request, **self._channel.options(group, how))
 
     def _answers(self, groups: list[CoreGroup], asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answers by group. Raises Fault if a group refuses, or if none answers."""
+        """Return the answers by group. Raises Fault if a group refuses, or if no group answers."""
         answers: dict[str, Any] = {}
         errors: list[tuple[CoreGroup, grpc.RpcError]] = []
         for group in groups:
@@ -214,7 +227,10 @@ class _Asking:
     def _applied(
         self, groups: list[CoreGroup], request: config_pb2.ApplyRequest, how: Mapping[str, Any]
     ) -> config_pb2.ApplyResponse:
-        """Apply a configuration to all groups if all would accept it; if one fails then, say which groups have it."""
+        """Apply a configuration to all groups, if all groups would accept it.
+
+        If a group then fails, the fault names the groups that have applied the configuration.
+        """
         trial = config_pb2.ApplyRequest()
         trial.CopyFrom(request)
         trial.dry_run = True
@@ -272,7 +288,7 @@ class _Streams:
             call.cancel()
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the answers as they come. Raises Fault if no stream is left that did not fail."""
+        """Yield the answers as they arrive. Raises Fault when all streams have failed."""
         heard: queue.SimpleQueue[tuple[CoreGroup, Any]] = queue.SimpleQueue()
         for group in self._groups:
             reading = (group, self._calls[group.name], heard)
@@ -296,7 +312,7 @@ class _Streams:
 
 
 def _read(group: CoreGroup, call: Any, heard: "queue.SimpleQueue[tuple[CoreGroup, Any]]") -> None:  # noqa: ANN401
-    """Put the answers of a stream into a queue, and then its error, or None if it ended without an error."""
+    """Put the answers of a stream into a queue, followed by the error that ended the stream, or by None."""
     end: grpc.RpcError | None = None
     try:
         for answer in call:
@@ -312,7 +328,10 @@ def _name(method: str) -> str:
 
 
 def _tokens(request: Any) -> dict[str, str]:  # noqa: ANN401
-    """Return the token of the next page for each group that has such a page. The result is empty for the first page and for requests without pages."""
+    """Return the token of the next page for each group that has a next page.
+
+    The result is empty for the first page and for requests without pages.
+    """
     text = getattr(request, "page_token", "")
     with suppress(ValueError):
         found = json.loads(text) if text else {}
@@ -331,7 +350,7 @@ def _page(request: Any, token: str | None) -> Any:  # noqa: ANN401
 
 
 def _joined(answers: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """Return one answer, with a token that says which groups have a further page."""
+    """Return one combined answer, with a token that names the groups with a further page."""
     whole = join(list(answers.values()))
     tokens = {name: getattr(one, "next_page_token", "") for name, one in answers.items()}
     more = {name: token for name, token in tokens.items() if token}

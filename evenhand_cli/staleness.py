@@ -1,4 +1,4 @@
-"""Notices that an answer may be out of date: a manager is away, or has not reported everything yet."""
+"""Notices that an answer may be out of date: a resource manager is not connected, or has not reported everything yet."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -12,17 +12,17 @@ from evenhand_cli.render.words import clock_time
 
 
 class Pictures:
-    """The states of managers that came with a command's answers; each problem is printed once."""
+    """The states of managers in the answers that a command got, and the notices about them. Each notice is printed once."""
 
     def __init__(self, say: Callable[[str], None] = terminal.say) -> None:
-        """Make a printer of notices. ``say`` gets each line; it prints on the error stream when not given."""
+        """Make a printer of notices. ``say`` is called with each line. The default of ``say`` prints on the error stream."""
         self._say = say
         self._latest: inspect_pb2.Picture | None = None
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
     def look_at(self, answer: Any) -> None:  # noqa: ANN401 - of any type
-        """Print on the error stream which managers are away or have not reported everything yet."""
+        """Print on the error stream which managers are not connected or have not reported everything yet."""
         picture = getattr(answer, "picture", None)
         if picture is None:
             return
@@ -41,13 +41,13 @@ class Pictures:
     def value(self) -> dict[str, Any]:
         """Return the latest state of the managers for the JSON output.
 
-        If no answer had a state, the value under the key is None.
+        If no answer had a state of the managers, the value is None.
         """
         return {"picture": None if self._latest is None else plain(self._latest)}
 
 
 def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
-    """Yield a key and a line for each manager that is away or has not reported everything yet."""
+    """Yield a key and a line for each manager that is not connected or has not reported everything yet."""
     now = picture.taken_at_ms
     if picture.follows:
         yield (

@@ -13,7 +13,7 @@ from evenhand_cli.core_table import CoreGroup, CoreTable
 from server.record import whole_file
 
 _WIDTH: Final = 1 << 16
-"""The width of lines, so that a group is one line."""
+"""The maximum length of a line in the file, so large that each group is on one line."""
 
 
 class BusyError(Exception):
@@ -22,9 +22,11 @@ class BusyError(Exception):
 
 @contextmanager
 def alone(file: Path | None) -> Iterator[None]:
-    """Keep other commands from changing the file of a table. Raise BusyError if one does so now, and OSError for an unreadable file.
+    """Keep other commands from changing the file of a table while the block runs.
 
-    A file system without locks keeps no command away.
+    Raise BusyError if another command is changing the file, and OSError for an unreadable file.
+
+    On a file system without locks, other commands can still change the file.
     """
     if file is None:
         yield
@@ -73,7 +75,7 @@ def _line(group: CoreGroup) -> str:
 def write(file: Path, table: CoreTable) -> None:
     """Replace the file of a table, with the mode and the owner that it had. Raise OSError on an error.
 
-    Comments at its beginning stay, and other comments are lost.
+    Comments at the beginning of the file stay, and all other comments are lost.
     """
     place = file.resolve()
     lines = place.read_text().splitlines(keepends=True)

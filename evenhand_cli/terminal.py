@@ -1,4 +1,4 @@
-"""The two streams of a command: results on the standard output, everything else on the error stream.
+"""The two streams of a command: results on the standard output, and all other texts on the error stream.
 
 Consoles are created when they are needed, because the streams may be replaced. Consoles respect NO_COLOR. A colour
 only repeats what a word or a sign already says.
@@ -46,7 +46,7 @@ _COMMAND = re.compile(
 )
 """A command within a sentence: in backquotes, or the program name with the words after it."""
 _BLANK = "\0"
-"""A character that replaces a blank where a line must not end."""
+"""The character that replaces a blank at which a line must not end."""
 
 THEME = Theme(
     {
@@ -68,8 +68,8 @@ THEME = Theme(
 def results(width: int | None = None) -> EscapingConsole:
     """Return a console for the output stream.
 
-    Without a width it is as wide as the terminal. If the output is no terminal, the console has the width that COLUMNS says, or
-    PIPE_WIDTH if COLUMNS is not set.
+    If no width is given, the console is as wide as the terminal. If the output is no terminal, the console has the
+    width that COLUMNS says, or PIPE_WIDTH if COLUMNS is not set.
     """
     if width is None and not sys.stdout.isatty():
         width = shutil.get_terminal_size((PIPE_WIDTH, 50)).columns
@@ -96,7 +96,7 @@ def notices() -> Console:
 
 
 def say(message: str) -> None:
-    """Print a notice for people on the error stream; it is never part of the result."""
+    """Print a notice for users on the error stream. A notice is never part of the result."""
     console = notices()
     for line in wrapped(message, _width_of(console)):
         console.print(Text(line), soft_wrap=True)

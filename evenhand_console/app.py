@@ -56,11 +56,11 @@ from evenhand_console.waking import Kinds, Waking
 
 Read = TypeVar("Read")
 UNAUTHORIZED: Final = 401
-"""Status of a page that asks the visitor to log in. Such a page is not updated."""
+"""HTTP status of a page that asks the visitor to log in. A page with this status is not updated."""
 THREADS_MAX: Final = 12
-"""The largest number of reads of the core at the same time, for pages that are kept up to date."""
+"""The largest number of simultaneous reads of the core for pages that are kept up to date."""
 ASKS_MAX: Final = 8
-"""The largest number of other reads of the core at the same time, such as simulations, which may take minutes."""
+"""The largest number of simultaneous reads of the core for other purposes, such as simulations, which may take minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Options:
 
 
 class Console:
-    """The state of the application: the templates, the readers, and the secret with which its forms are marked."""
+    """The state of the application: the templates, the readers, and the secret from which the marks of its forms are made."""
 
     def __init__(self, source: Source, options: Options) -> None:
         self.options = options
@@ -92,7 +92,7 @@ class Console:
         self.readers.tokens = Waking(source, self._wake)
 
     def token(self, request: Request) -> str:
-        """Return the token of a visitor: the token of the log-in, else the token that the proxy sets."""
+        """Return the token of a visitor: the token of the log-in, or else the token in the proxy's header."""
         kept = self._cookies(request).kept_token(request)
         return kept or proxy_token(request, self.options.token_header)
 
@@ -100,7 +100,10 @@ class Console:
         return cookies_of(request, self.options.hosts)
 
     def _wake(self, token: str, kinds: Kinds) -> None:
-        """Wake the readers of the pages that events of these kinds concern. No kinds: of all pages."""
+        """Wake the readers of all pages that concern one of these kinds of events.
+
+        Without kinds, wake the readers of all pages.
+        """
 
         def concerns(key: Key) -> bool:
             of_view = self._views[key.view].kinds
@@ -177,7 +180,10 @@ class Console:
     async def own_page(
         self, request: Request, title: str, name: str, status: int = 200, **values: object
     ) -> Response:
-        """Return a page that is made for one visitor. A thread renders it, so that a page with a long text delays no other page."""
+        """Return a page that is made for one visitor.
+
+        A separate thread renders the page, so that a long text delays no other page.
+        """
         return await anyio.to_thread.run_sync(
             partial(self._own_page, request, title, name, status, **values)
         )
@@ -191,17 +197,20 @@ class Console:
         return self.shown(request, title, Fragment(made.html, status))
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
-        """Return the proof that the visitor has seen the changes that a text would make to a configuration."""
+        """Return the proof that the visitor has seen which changes a text would make to a configuration."""
         seen = Tried(self._session(request), self.token(request), base, text)
         return tried_mark(self._secret, seen, self.options.clock())
 
     def proven(self, request: Request, text: str, base: tuple[int, str], given: str) -> Proof:
-        """Return whether a proof shows that the visitor has seen what a text would change in a configuration."""
+        """Return whether a proof shows that the visitor has seen which changes a text would make to a configuration."""
         seen = Tried(self._session(request), self.token(request), base, text)
         return proven(self._secret, seen, self.options.clock(), given)
 
     async def stale(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Return the page on which a form with an old mark can be sent again. A thread examines its text, which may be long."""
+        """Return the page on which a form with an old mark can be sent again.
+
+        A separate thread examines the text of the form, which may be long.
+        """
         back = own_path(fields.get("next", ""))
         page = await anyio.to_thread.run_sync(page_of, request.url.path, fields, back)
         return await self.own_page(request, TITLE, "stale", 409, page=page)
@@ -213,7 +222,8 @@ class Console:
     async def form(self, request: Request) -> dict[str, str]:
         """Return the fields of a form of the console.
 
-        Raises HTTPException if the form comes from another site or is too large, and StaleFormError if its mark is old.
+        Raises HTTPException if the form comes from another site or is too large, and StaleFormError if the mark of
+        the form is old.
         """
         return await self._form(request, FORM_MAX)
 
@@ -245,7 +255,7 @@ class Console:
         return response
 
     async def log_out(self, request: Request) -> Response:
-        """Forget the token of this browser."""
+        """Delete the token that this browser keeps."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
         cookies = self._cookies(request)
@@ -262,13 +272,17 @@ class Console:
 
 
 def _known(core: Core) -> None:
-    """Ask the core a question that every role may ask. Raises Fault for a visitor without a role."""
+    """Send the core a request that every role may send. Raises Fault for a visitor without a role."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
 
 
 def _address(request: Request) -> str:
-    """Return the address to which a form leads back, because the answer to a form has no address of its own."""
+    """Return the address to which the visitor returns from a form of this page.
+
+    From the answer to a form, the visitor returns to another page, because the answer cannot be requested again by
+    its address.
+    """
     if request.method == "POST":
         is_what_if = request.url.path.startswith(what_if_pages.PATH)
         return what_if_pages.PATH if is_what_if else VIEWS[0].path
@@ -283,7 +297,7 @@ def own_path(text: str) -> str:
 
 
 async def _healthy(_: Request) -> Response:
-    """Answer that the console runs. The answer says nothing about the core, which has a health service of its own."""
+    """Answer that the console runs. The answer says nothing about the core, which has a separate health service."""
     return PlainTextResponse("ok\n")
 
 

@@ -1,4 +1,4 @@
-"""Calls of one view that are made at the same time: the core answers questions that arrive together from one picture."""
+"""Calls of one view that are made at the same time. The core answers calls that arrive together from one state."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,12 +7,15 @@ from contextvars import ContextVar
 from typing import Final, TypeVar
 
 CALLS_MAX: Final = 12
-"""Largest number of such calls at a time, of all views together; further ones wait. All calls together are 32, as many as a caller may make."""
+"""Largest number of such calls at a time, of all views together; further calls wait.
+
+All calls of the console together are at most 32, which is the core's limit for one caller.
+"""
 
 Answer = TypeVar("Answer")
 _POOL: Final = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="console-call")
 Extend = Callable[[], Callable[[], None]]
-"""The function that keeps a connection open until the function that it returns is called."""
+"""A function that keeps a connection open. The connection may be closed after the returned function was called."""
 _EXTEND: Final[ContextVar[Extend | None]] = ContextVar("extend", default=None)
 
 
@@ -20,7 +23,7 @@ _EXTEND: Final[ContextVar[Extend | None]] = ContextVar("extend", default=None)
 def extending(extend: Extend) -> Iterator[None]:
     """Keep the connection of a view open for the reads that this thread begins in the block, until each of them has ended.
 
-    A view ends before its reads if one of them fails.
+    The connection has to stay open because a view ends at its first failed read, while its other reads still run.
     """
     before = _EXTEND.set(extend)
     try:
@@ -32,7 +35,8 @@ def extending(extend: Extend) -> Iterator[None]:
 def begin(read: Callable[[], Answer]) -> "Future[Answer]":
     """Begin a read in another thread. `result()` waits for its result, or raises its Fault.
 
-    A read that was begun must not begin others, which could wait for its own place.
+    A read must not begin other reads: if all threads run reads that wait for reads which they began, no read can
+    continue.
     """
     extend = _EXTEND.get()
     if extend is None:

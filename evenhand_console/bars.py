@@ -11,7 +11,7 @@ FULL: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A line across a bar, such as that of the guarantee, at the length ``at``."""
+    """A line across a bar at the length ``at``, for example for the guarantee."""
 
     name: str
     at: int
@@ -41,8 +41,8 @@ def bar(
 ) -> Bar:
     """Return the bar of a resource type.
 
-    ``amounts`` has `used` and `promised`, and `guaranteed`, `deserved` and `max` if the queue has these amounts. The whole bar
-    stands for ``limit``, or for the largest of the amounts if that is more.
+    ``amounts`` has `used` and `promised`, and `guaranteed`, `deserved` and `max` if the queue has these amounts. The
+    length of the whole bar is ``limit``, or the largest of the amounts if that is more.
     """
     used, promised = amounts.get("used", 0), amounts.get("promised", 0)
     size = max(limit, used + promised, *amounts.values(), 1)
@@ -65,5 +65,8 @@ def bar(
 
 
 def _part(value: int, size: int) -> int:
-    """Return the length of a value in a bar for ``size``. A value above zero gets a length that can be seen."""
+    """Return the length of a value in a bar whose whole length is ``size``.
+
+    A value above zero gets at least a visible length.
+    """
     return max(value * FULL // size, 4) if value > 0 else 0

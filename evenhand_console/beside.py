@@ -1,6 +1,7 @@
 """The main program of a console that a core starts: `python -m evenhand_console.beside` (`evenhand serve --console`).
 
-The arguments are a JSON object on the first line of the input. The process ends when its input ends.
+The arguments are a JSON object on the first line of the standard input. The process ends when the standard input
+ends.
 """
 
 import json
@@ -15,7 +16,10 @@ from evenhand_cli.contexts import Context
 from evenhand_console.bootstrap import ConsoleSettings, end_with_parent, run
 
 _PRIORITY: Final = 5
-"""The nice value of this process, added to that of the core. If processors are scarce, the core thus gets them first."""
+"""The number that is added to the nice value inherited from the core.
+
+If processors are scarce, the core thus gets them first.
+"""
 
 
 def main() -> None:

@@ -21,11 +21,11 @@ from evenhand_console.protection import Hosts
 from evenhand_console.reading import Source
 
 END_S = 1
-"""The seconds that open streams have to end when the console ends."""
+"""The longest time, in seconds, that open streams get to end when the console ends."""
 
 
 class ConsoleSettings(NamedTuple):
-    """The addresses at which browsers reach the console, and the identity with which visitors read."""
+    """The addresses at which browsers reach the console, and the identity with which visitors read from the core."""
 
     address: str
     """The console's own HOST:PORT."""
@@ -42,7 +42,8 @@ class ConsoleSettings(NamedTuple):
     def shares_identity(self) -> bool:
         """Whether visitors without a token read with the console's own token or certificate.
 
-        They do if ``share_identity`` is set, or if there are no ``origins``, so that the console serves this machine only.
+        The console shares its identity if ``share_identity`` is set, or if there are no ``origins``, because it then
+        serves this machine only.
         """
         return self.share_identity or not self.origins
 
@@ -50,7 +51,7 @@ class ConsoleSettings(NamedTuple):
 def app_of(
     connection: Connection, place: ConsoleSettings, clock: Callable[[], float] = time.monotonic
 ) -> ASGIApp:
-    """Return the application that reads over a connection. ``clock`` returns seconds that never decrease."""
+    """Return the web application that reads from the core over a connection. ``clock`` returns seconds that never decrease."""
     source = Source(connection, shares_identity=place.shares_identity)
     return make_app(source, Options(Hosts(place.address, place.origins), clock, place.token_header))
 
@@ -76,10 +77,11 @@ def run(opener: Opener, sock: socket.socket, place: ConsoleSettings) -> None:
 
 
 def end_with_parent() -> None:
-    """End this process when its standard input ends, which happens at the latest when the process that started it ends."""
+    """End this process when its standard input ends. The input ends at the latest when the parent process ends."""
 
     def watch() -> None:
-        # Not by the buffer of `sys.stdin`, whose lock this thread would hold when the program ends.
+        # This does not read from the buffer of `sys.stdin`, because this thread would hold the buffer's lock when the
+        # program ends.
         while os.read(sys.stdin.fileno(), 4096):
             pass
         os.kill(os.getpid(), signal.SIGTERM)

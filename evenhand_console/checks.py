@@ -1,4 +1,7 @@
-"""The core's checks as the overview shows them: they take the core long, so that an answer is kept for some time."""
+"""The answers of the core's consistency checks for the overview.
+
+The checks take the core long, so that an answer is kept for some time.
+"""
 
 import threading
 from concurrent.futures import Future, wait
@@ -11,24 +14,30 @@ from evenhand_console.at_once import begin
 from evenhand_console.reading import unless_absent
 
 Answer = inspect_pb2.CheckConsistencyResponse | None
-"""The answer; None for a role that may not ask; a message without an instant if there is no answer yet."""
+"""The answer of the checks.
+
+The answer is None for a role that may not request checks, and a message without an instant if there is no answer yet.
+"""
 KEEP_MS: Final = 1000
 """Milliseconds for which an answer is kept in a cluster without pods."""
 PODS_PER_MS: Final = 5
-"""An answer is kept one millisecond longer for so many pods: the checks then take a fortieth of a processor."""
+"""For each group of this many pods, an answer is kept one millisecond longer.
+
+In this way the checks take a fortieth of a processor.
+"""
 SHOWN_MS: Final = 30_000
 """Milliseconds for which a page still shows an answer that is no longer kept, while new checks run."""
 WAIT_S: Final = 0.1
-"""Seconds for which a page waits for the checks. A page without their answer has it after its next read."""
+"""Seconds for which a page waits for the checks. A page that is shown without the answer gets the answer at its next read."""
 KEPT_MAX: Final = 100
-"""Largest number of identities and partitions for which answers are kept."""
+"""Largest number of answers that are kept: one for each identity and partition."""
 
 _Key = tuple[object, ...]
 
 
 @dataclass(slots=True)
 class _Kept:
-    """The latest answer, the checks that run now, and the channel over which they were asked for."""
+    """The latest answer, the checks that run now, and the channel over which these checks were requested."""
 
     answer: Answer = None
     running: "Future[Answer] | None" = None
@@ -40,10 +49,12 @@ class _Kept:
         self.channel = core.channel
 
     def take(self, core: Core, partition: str) -> None:
-        """Take the answer of checks that have ended. Raises their Fault if there is no answer yet.
+        """Keep the answer of the checks if the checks have ended.
 
-        After an answer a failure is no reason to show none. A failure over an earlier connection says nothing about the core:
-        the checks begin again.
+        If the checks failed and there is no earlier answer, raises the Fault of the checks.
+
+        An earlier answer stays after a failure. After a failure over an earlier connection the checks begin again,
+        because a failed connection says nothing about the core.
         """
         if self.running is None or not self.running.done():
             return
@@ -54,26 +65,29 @@ class _Kept:
             self.answer = done.result()
 
     def is_older(self, now_ms: int, milliseconds: int) -> bool:
-        """Return whether there is an answer that is so old, or from a clock that was set back by so much since."""
+        """Return whether there is an answer, and its instant differs from `now_ms` by more than `milliseconds`.
+
+        The instant may also be later, after the clock was set back.
+        """
         return self.answer is not None and abs(now_ms - self.answer.checked_at_ms) > milliseconds
 
 
 class Checks:
-    """The kept answers, by core, identity and partition."""
+    """The kept answers of checks, by core, identity and partition."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[_Key, _Kept] = {}
 
     def begin(self, core: Core, partition: str) -> None:
-        """Begin the checks if there is no answer yet, and none run."""
+        """Begin the checks if there is no answer yet, and no checks run."""
         with self._lock:
             known = self._of(core, partition)
             if known.answer is None and known.running is None:
                 known.begin(core, partition)
 
     def answer(self, core: Core, partition: str, now_ms: int, pods: int) -> Answer:
-        """Return the latest answer. Begin new checks if it is too old for a cluster with so many pods.
+        """Return the latest answer. Begin new checks if the answer is too old for a cluster with this number of pods.
 
         Raises Fault if the core refuses, or does not answer.
         """

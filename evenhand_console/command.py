@@ -106,7 +106,7 @@ def _check_origin(text: str) -> None:
 
 
 def _check_reachable(listen: str, origins: tuple[str, ...]) -> None:
-    """Raise Fault if other machines reach the console, but no option says under which address."""
+    """Raise Fault if other machines can reach the console, but no option names the address that they use."""
     if not is_loopback(listen) and not origins:
         raise Fault(
             f"{listen} can be reached from other machines",

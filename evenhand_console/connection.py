@@ -11,11 +11,14 @@ import typer
 from evenhand_cli.connect import Opener
 
 RENEW_S: Final = 5.0
-"""The seconds for which a connection to a core that does not decide is kept. Then the cores are asked again which one decides."""
+"""The seconds for which a connection to a core that does not decide is kept.
+
+After that, the console looks again for the core that decides.
+"""
 
 
 class Connection:
-    """A connection that is opened when it is first needed. Its methods may be called from several threads."""
+    """A connection that is opened when it is first needed. The methods of the object may be called from several threads."""
 
     def __init__(self, opener: Opener, clock: Callable[[], float]) -> None:
         """Make a connection. ``clock`` returns seconds that never decrease."""
@@ -41,7 +44,7 @@ class Connection:
             self._end_user(opened)
 
     def extend(self, opened: "Opened") -> Callable[[], None]:
-        """Keep a leased connection open until the returned function is called, even if its lease ends before.
+        """Keep a leased connection open until the returned function is called, even if the block of the lease ends before.
 
         A call that begins on a closed channel of gRPC ends the whole process.
         """
@@ -50,7 +53,7 @@ class Connection:
         return partial(self._end_user, opened)
 
     def retire(self, opened: "Opened", after_s: float = 0.0) -> None:
-        """Open another connection for the next reader, if `opened` is the current one and is at least `after_s` seconds old."""
+        """Let the next reader open another connection, if `opened` is the present one and at least `after_s` seconds old."""
         with self._lock:
             if opened is self._current and self._clock() - opened.since_s >= after_s:
                 self._current = None
@@ -84,6 +87,9 @@ class Opened:
         self.users = 0
 
     def close(self) -> None:
-        """Close the connection, without an error if groups of cores were missing, because pages have named these groups."""
+        """Close the connection.
+
+        Groups of cores that could not be reached cause no error, because the pages have named these groups.
+        """
         with suppress(typer.Exit):
             self._stack.close()

@@ -1,16 +1,16 @@
-"""Facets: properties by which the rows of a page are chosen, each with the number of rows by value."""
+"""Facets: properties by which a visitor filters the rows of a page. Each facet has the number of rows for each value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 OPTIONS_MAX: Final = 12
-"""Largest number of values of a facet that are offered; the largest come first."""
+"""Largest number of values of a facet that are offered. The values with the most rows come first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A value of a facet, and the number of rows that have this value and fit the choices in the other facets."""
+    """A value of a facet, with the number of rows that have this value and match the choices in the other facets."""
 
     value: str
     count: int
@@ -27,7 +27,7 @@ class Facet:
 
 
 def is_in(value: str, wanted: str, name: str) -> bool:
-    """Return whether a value fits the choice in a facet. The facet `queue` includes the queues below the chosen one."""
+    """Return whether a value matches the choice in a facet. The facet `queue` includes the queues below the chosen one."""
     return value == wanted or (name == "queue" and value.startswith(f"{wanted}."))
 
 

@@ -22,7 +22,7 @@ FIELDS_MAX: Final = 32
 
 
 class Texts:
-    """The forms with a text that are read now."""
+    """The forms with a text that are being read now."""
 
     def __init__(self) -> None:
         self._reading = 0
@@ -61,7 +61,7 @@ async def fields_of(request: Request, most: int) -> dict[str, str]:
     except TimeoutError as late:
         raise HTTPException(408) from late
     try:
-        # A long text takes seconds, in which other pages must not wait.
+        # Reading a long text takes seconds, and other pages must not wait for this.
         return await anyio.to_thread.run_sync(_parsed, bytes(body))
     except ValueError as many:
         raise HTTPException(400) from many

@@ -1,4 +1,4 @@
-"""The token of a visitor: from a cookie of the log-in, or from a header of a proxy if an option names one."""
+"""The token of a visitor: from a cookie of the log-in, or from a proxy's header if an option names the header."""
 
 import base64
 import binascii
@@ -17,7 +17,7 @@ from evenhand_console.protection import Hosts
 TOKEN_MAX: Final = 4096
 """Longest token, in characters."""
 SESSION: Final = "evenhand-session"
-"""The cookie by which the console knows its own forms. Its value is random."""
+"""The name of the cookie by which the console recognises its own forms. The value of the cookie is random."""
 THEME: Final = "evenhand-theme"
 THEMES: Final = ("auto", "light", "dark")
 _TOKEN: Final = "evenhand-token"  # noqa: S105 -- the name of a cookie
@@ -30,7 +30,8 @@ _SESSION: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 class Cookies:
     """The cookies of the console.
 
-    Scripts cannot read them, forms of other sites do not send them, and with HTTPS they are sent over HTTPS only.
+    Scripts cannot read these cookies, and forms of other sites do not send them. With HTTPS, browsers send these
+    cookies over HTTPS only.
     """
 
     is_secure: bool
@@ -44,7 +45,7 @@ class Cookies:
     def named(self, name: str) -> str:
         """Return the name of a cookie.
 
-        With HTTPS the name has a prefix: browsers let no other host set a cookie with this prefix.
+        With HTTPS the name has a prefix. Browsers allow no other host to set a cookie with this prefix for this host.
         """
         whole = f"{name}-{self.port}" if self.port else name
         return f"__Host-{whole}" if self.is_secure else whole
@@ -59,7 +60,7 @@ class Cookies:
         return session if _SESSION.fullmatch(session) else ""
 
     def new_session(self, response: Response) -> None:
-        """Begin a new session, so that marks of the former session are refused."""
+        """Begin a new session, so that forms with marks of the former session are refused."""
         self.write(response, SESSION, new_session())
 
     def write(
@@ -80,7 +81,7 @@ class Cookies:
         self.write(response, _TOKEN, base64.urlsafe_b64encode(token.encode()).decode())
 
     def forget_token(self, response: Response) -> None:
-        """Forget the token."""
+        """Delete the cookie with the token."""
         self.write(response, _TOKEN, "", 0)
 
     def keep_theme(self, response: Response, theme: str) -> None:
@@ -102,7 +103,7 @@ class Cookies:
 
 
 def new_session() -> str:
-    """Return the value of a session, which nobody can guess."""
+    """Return a random value for a session, which cannot be guessed."""
     return secrets.token_urlsafe(_SESSION_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""Lines over time as SVG, each with the numbers as text."""
+"""Line charts over time as SVG. Each line also has its numbers as text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ HEIGHT: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: its name, its values (None where no value is known), and the points of its pieces in the SVG."""
+    """One line of a chart: its name, its values (None for an unknown value), and the points of its pieces in the SVG."""
 
     name: str
     values: tuple[int | None, ...]
@@ -19,7 +19,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over the same instants, from zero up to `top`."""
+    """Lines over the same instants. The vertical axis goes from zero to `top`."""
 
     at_ms: tuple[int, ...]
     lines: tuple[Line, ...]
@@ -34,7 +34,10 @@ def chart(at_ms: Sequence[int], named: Sequence[tuple[str, Sequence[int | None]]
 
 
 def _pieces(values: Sequence[int | None], top: int) -> tuple[str, ...]:
-    """Return the points of each piece between gaps, as the attribute `points` of a polyline."""
+    """Return the points of each piece of the line, as the attribute `points` of a polyline.
+
+    An unknown value separates two pieces.
+    """
     step = WIDTH / max(len(values) - 1, 1)
     pieces: list[list[str]] = [[]]
     for number, value in enumerate(values):

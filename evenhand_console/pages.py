@@ -22,7 +22,10 @@ TEMPLATES: Final = FOLDER / "templates"
 
 
 def instant(milliseconds: int) -> Markup:
-    """Return an instant in UTC as HTML, in a form for people and a form for programs; a dash for 0."""
+    """Return an instant in UTC as an HTML element `time`, which has a readable text and a machine-readable attribute.
+
+    Return a dash for 0.
+    """
     if not milliseconds:
         return Markup("-")
     at = datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -35,7 +38,7 @@ _CODE: Final = re.compile("`([^`]+)`")
 
 
 def coded(sentence: str) -> Markup:
-    """Return a sentence as HTML in which words between backquotes, such as commands and codes, are code."""
+    """Return a sentence as HTML. Words between backquotes, such as commands and reason codes, become elements `code`."""
     parts = _CODE.split(escaped(sentence))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts)
@@ -43,12 +46,15 @@ def coded(sentence: str) -> Markup:
 
 
 def measure(kind: str) -> str:
-    """Return how a caption names the amounts of its table: `in cores` if the cells have no unit, `of memory` if they have one."""
+    """Return the words with which a caption names the amounts of its table.
+
+    The words are `in cores` if the cells have no unit, and `of memory` if the cells have a unit.
+    """
     return f"{'of' if scale(kind, 0)[1] else 'in'} {heading(kind)}"
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 -- whatever a template writes
-    """Return a value in which the characters that control a terminal or reorder text are escaped."""
+    """Return a value in which characters that control a terminal, or reorder text, are escaped."""
     return escaped(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -89,7 +95,7 @@ class Pages:
     def refused(self, refusal: Refusal, latest: Fragment | None = None) -> Fragment:
         """Return the message that replaces the part of a page that changes.
 
-        If there is a ``latest`` good answer, it follows below the message.
+        If there is a ``latest`` good answer, the answer follows below the message.
         """
         before = "" if latest is None else Markup(latest.html)  # noqa: S704 -- a rendered template
         html = self.whole("refused.html", refusal=refusal, before=before)

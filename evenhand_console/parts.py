@@ -14,8 +14,8 @@ Made = TypeVar("Made")
 class Part(Generic[Row]):
     """The rows of one page of a list: the first row has the index `start` in the list, and the list has `total` rows.
 
-    `earlier` is the `start` of the page before this one, and `later` that of the page after it. Each is None if there is no
-    such page.
+    `earlier` is the `start` of the previous page, and `later` the `start` of the next page. `earlier` or `later` is
+    None if there is no such page.
     """
 
     rows: tuple[Row, ...]
@@ -25,13 +25,13 @@ class Part(Generic[Row]):
     later: int | None
 
     def made(self, make: Callable[[Row], Made]) -> "Part[Made]":
-        """Return the page with what a function makes of each row, so that only rows of this page are made."""
+        """Return the page after a function has converted each of its rows. Rows of other pages are not converted."""
         rows = tuple(make(one) for one in self.rows)
         return Part(rows, self.start, self.total, self.earlier, self.later)
 
 
 def number(text: str) -> int:
-    """Return the whole number that a parameter has, 0 for anything else."""
+    """Return the whole number in a parameter of the address; 0 if the parameter has another value."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) <= DIGITS_MAX else 0
 
 

@@ -1,4 +1,4 @@
-"""The patience of the server: connections that send no request, or take no answer, are closed."""
+"""The time limits of the server: connections that send no request, or read no answer, are closed."""
 
 import asyncio
 from typing import Final, cast
@@ -10,17 +10,21 @@ CLIENTS_MAX: Final = 2000
 CONNECTIONS_MAX: Final = 2 * CLIENTS_MAX
 """The largest number of connections. Further connections are closed at once."""
 WAIT_S: Final = 20.0
-"""A connection without progress for this many seconds is closed, at the latest after twice as many seconds."""
+"""The seconds between two checks of a connection.
+
+A connection without progress between two checks is closed, so at the latest after twice this time.
+"""
 
 
 class Impatient(H11Protocol):
     """A connection that is checked every WAIT_S seconds.
 
-    The server itself waits without end for the head of a first request, and for a client that does not take its answer.
+    The web server itself has no time limit for the head of a first request, and none for a client that does not read
+    its answer.
     """
 
     address_max = 0
-    """Largest number of connections from one address; further ones are closed at once. 0: no limit."""
+    """Largest number of connections from one address; further connections are closed at once. 0: no limit."""
     _look_again: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -46,9 +50,12 @@ class Impatient(H11Protocol):
             self._look_again.cancel()
 
     def _look(self, seen: RequestResponseCycle | None, unsent: int) -> None:
-        """Close the connection if no request came since the last check, or if the client took none of the bytes that waited for it.
+        """Close the connection if it made no progress since the last check.
 
-        ``seen`` is the request that was complete at the last check. ``unsent`` is the number of bytes that waited then.
+        No progress means that no request came, or that the client has read none of the bytes that waited to be sent.
+
+        ``seen`` is the request that was complete at the last check. ``unsent`` is the number of bytes that waited at
+        the last check.
         """
         waiting = self.transport.get_write_buffer_size()
         cycle: RequestResponseCycle | None = self.cycle
@@ -63,5 +70,5 @@ class Impatient(H11Protocol):
 
 
 def impatient(address_max: int) -> type[Impatient]:
-    """Return the class of the connections of a server. ``address_max`` limits those from one address; 0: no limit."""
+    """Return the class of the connections of a server. ``address_max`` limits the connections from one address; 0: no limit."""
     return type("Impatient", (Impatient,), {"address_max": address_max})

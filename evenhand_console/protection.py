@@ -34,28 +34,31 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Frame-Options": "DENY",
 }
 TRIED_S: Final = 3600
-"""Seconds for which the proof of an answer counts. Meanwhile the cluster changes, and the answer with it."""
+"""Seconds for which the proof of an answer is valid.
+
+After that time, the cluster may have changed, and the answer may be another one.
+"""
 DIGITS_MAX: Final = 12
 """Largest number of digits of an instant."""
 OPEN_TO_ALL: Final = "/healthz"
-"""The path that a probe may request under any host name. The answer shows nothing of the core."""
+"""The path that a probe may request under any host name. The answer has no data of the core."""
 
 
 class Hosts:
     """The addresses under which browsers reach the console: `HOST:PORT` as in the header Host, and whole origins."""
 
     def __init__(self, listen: str, origins: Sequence[str] = ()) -> None:
-        """Return the hosts of the address on which the console listens, and of the origins that were named."""
+        """Make the set of the address on which the console listens, and of the origins that were given as options."""
         own = [f"http://{one}" for one in _own_names(listen)]
         self.origins = frozenset(map(_as_browsers_write, (*own, *origins)))
         self.hosts = frozenset(urlsplit(one).netloc for one in self.origins)
 
     def knows(self, host: str) -> bool:
-        """Return whether a header Host names the console."""
+        """Return whether the value of a header Host is an address of the console."""
         return host.lower() in self.hosts
 
     def is_secure(self, host: str) -> bool:
-        """Return whether browsers reach the console under this name by HTTPS alone."""
+        """Return whether browsers reach the console under this host name only by HTTPS."""
         name = host.lower()
         return f"https://{name}" in self.origins and f"http://{name}" not in self.origins
 
@@ -69,7 +72,7 @@ def _as_browsers_write(origin: str) -> str:
 def _own_names(listen: str) -> Iterable[str]:
     """Yield the names, with the port, of the address on which the console listens.
 
-    An address that means all addresses of the machine has no name.
+    An address that means all addresses of the machine yields no name.
     """
     host, _, port = listen.rpartition(":")
     bare = host.strip("[]")
@@ -114,13 +117,16 @@ class Protected:
 
 
 def form_mark(secret: bytes, session: str) -> str:
-    """Return the mark of one browser's forms, which a page of another site cannot know."""
+    """Return the mark of the forms for one browser session. A page of another site cannot know the mark."""
     return _sealed(secret, "form", session)
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """An answer that a browser has seen with a token: what a text would change in the configuration with this revision and digest."""
+    """An answer that a browser has seen with a token: the changes that a text would make.
+
+    `base` has the revision and the digest of the changed configuration.
+    """
 
     session: str
     token: str = field(repr=False)
@@ -129,7 +135,7 @@ class Tried:
 
 
 class Proof(Enum):
-    """What a proof shows: the browser has seen the answer, it saw the answer too long ago, or nothing."""
+    """The result of checking a proof: the browser has seen the answer, or saw it too long ago, or the proof is invalid."""
 
     GOOD = 1
     OLD = 2
@@ -144,7 +150,7 @@ def tried_mark(secret: bytes, one: Tried, now_s: float) -> str:
 
 
 def proven(secret: bytes, one: Tried, now_s: float, given: str) -> Proof:
-    """Return what a proof shows at an instant about an answer. A proof counts for TRIED_S."""
+    """Check whether a text proves at an instant that a browser has seen an answer. A proof is valid for TRIED_S."""
     seconds, _, _ = given.partition("-")
     if not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= DIGITS_MAX):
         return Proof.NONE
@@ -154,19 +160,25 @@ def proven(secret: bytes, one: Tried, now_s: float, given: str) -> Proof:
 
 
 def _sealed(secret: bytes, *values: str | int) -> str:
-    """Return a mark that no other values have. Values that are only divided differently have another mark, too."""
+    """Return a mark that only these values have. The same characters, divided differently into values, have another mark."""
     return hmac.new(secret, json.dumps(values).encode(), hashlib.sha256).hexdigest()
 
 
 def is_own_origin(headers: Headers, origins: Collection[str]) -> bool:
-    """Return whether a form comes from the console according to the browser's headers. Without these headers, return True."""
+    """Return whether a form comes from the console according to the browser's headers.
+
+    If the request has no headers about its origin, return True.
+    """
     site = headers.get("sec-fetch-site", "same-origin")
     origin = headers.get("origin", "").lower()
     return site in {"same-origin", "none"} and (not origin or origin in origins)
 
 
 def says_own_origin(headers: Headers, origins: Collection[str]) -> bool:
-    """Return whether the browser says that a form comes from a page of the console. Other sites cannot make it say so."""
+    """Return whether the browser says that a form comes from a page of the console.
+
+    Pages of other sites cannot forge the headers that say so.
+    """
     site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "").lower()
     return is_own_origin(headers, origins) and (site == "same-origin" or bool(origin))
 

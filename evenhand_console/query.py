@@ -1,4 +1,4 @@
-"""The state of a page, which is completely in the address of the page."""
+"""The state of a page. The whole state is in the address of the page."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,10 @@ VALUE_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The path of a view, and the values of its parameters. Parameters that an address lacks have their defaults."""
+    """The path of a view, and the values of its parameters.
+
+    A parameter that is missing in the address has its default value.
+    """
 
     path: str
     values: tuple[tuple[str, str], ...]
@@ -33,7 +36,7 @@ class Query:
     def hidden(self, *shown: str) -> list[tuple[str, str]]:
         """Return the parameters that a form has to pass on in hidden fields.
 
-        These are the parameters that the form does not show, and that differ from their defaults.
+        A parameter is passed on if the form does not show it, and if its value is not the default.
         """
         return [
             (name, value)

@@ -28,7 +28,7 @@ class Numbers:
     max: int | None
     waiting: int
     unmet: int
-    """The amount of its entitlement that the queue lacks and for which asks wait."""
+    """The part of the entitlement that the queue lacks, and for which asks wait."""
     bar: Bar
 
 
@@ -46,23 +46,29 @@ class Placed:
 def partition_named(
     partitions: Iterable[inspect_pb2.Partition], name: str
 ) -> inspect_pb2.Partition:
-    """Return the partition with this name. Return one without nodes, queues and pods if there is none."""
+    """Return the partition with this name. If there is no such partition, return a partition without nodes, queues and pods."""
     return next((one for one in partitions if one.name == name), inspect_pb2.Partition(name=name))
 
 
 def capacity_in(partitions: Iterable[inspect_pb2.Partition], name: str) -> Mapping[str, int]:
-    """Return the capacity of the partition with this name by resource type. Return an empty table if there is none."""
+    """Return the capacity of the partition with this name by resource type.
+
+    Return an empty table if there is no such partition.
+    """
     return dict(partition_named(partitions, name).capacity)
 
 
 def shown_partition(partitions: Iterable[inspect_pb2.Partition], wanted: str) -> str:
-    """Return the name of the partition that the core shows if an address names `wanted` or none."""
+    """Return the name of the partition that the core shows: `wanted`, or the core's default if `wanted` is empty."""
     names = [one.name for one in partitions]
     return wanted or (DEFAULT if DEFAULT in names else next(iter(names), ""))
 
 
 def requested_partition(wanted: str) -> str:
-    """Return the name that the core has for the partition of a request, before an answer of the core says it."""
+    """Return the name that the core will use for the partition of a request.
+
+    The name is needed before an answer of the core has it.
+    """
     return wanted.lower() or DEFAULT
 
 
@@ -108,9 +114,10 @@ def at_path(root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str) -> 
 def lending(siblings: Sequence[inspect_pb2.Queue]) -> dict[str, dict[str, int]]:
     """Return, by path and resource type, the amount that each sibling lends.
 
-    If shares follow weights, the core reports how much of a deserved share other queues use. Otherwise the
-    amounts that siblings use above their guarantees are added up. The sum is divided among the siblings that use less than their
-    guarantees, in proportion to the unused parts. No sibling lends more than its unused part.
+    If shares follow weights, the core reports how much of a deserved share other queues use. If shares do not follow
+    weights, the amounts that siblings use above their guarantees are added up. The sum is divided among the siblings
+    that use less than their guarantees, in proportion to the unused parts. No sibling lends more than its unused
+    part.
     """
     lent: dict[str, dict[str, int]] = {}
     for one in siblings:
@@ -138,7 +145,7 @@ def kinds_of(one: Placed) -> list[str]:
 
 
 def any_kinds_of(queue: inspect_pb2.Queue) -> set[str]:
-    """Return the same types in no order."""
+    """Return the types of `kinds_of`, unordered."""
     share = queue.proportional_share.deserved
     return {*queue.guaranteed, *queue.max, *queue.usage, *queue.pending, *share}
 
@@ -165,7 +172,10 @@ def numbers(one: Placed, kind: str) -> Numbers:
 
 
 def unmet_of(queue: inspect_pb2.Queue) -> dict[str, int]:
-    """Return, by resource type, the amount that a queue lacks of its entitlement, at most the amount for which asks wait."""
+    """Return, by resource type, the amount that a queue lacks of its entitlement.
+
+    The amount is limited to the amount for which asks wait.
+    """
     if not queue.pending:
         return {}
     found = {kind: _unmet(queue, kind) for kind in queue.pending}

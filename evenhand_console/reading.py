@@ -18,7 +18,7 @@ from evenhand_console.at_once import extending
 from evenhand_console.connection import RENEW_S, Connection
 
 STREAM_S: Final = 60.0
-"""Seconds for which a stream of events is open. The next one is opened to the core that decides then."""
+"""Seconds for which a stream of events is open. The next stream is opened to the core that decides at that time."""
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _NO_HISTORY: Final = "NO_HISTORY"
 
@@ -34,11 +34,11 @@ class Found(Generic[Read]):
 
 
 class LogInFault(Fault):
-    """The fault of a visitor without a token, if the console does not share its own identity."""
+    """The fault for a visitor without a token, if the console does not share its own identity."""
 
 
 class Source:
-    """The core, as a source from which the console reads."""
+    """The source of the console's data: the core, which answers the reads of visitors."""
 
     def __init__(self, connection: Connection, *, shares_identity: bool = True) -> None:
         """Make a source. With ``shares_identity``, visitors without a token read with the console's token or certificate."""
@@ -46,7 +46,9 @@ class Source:
         self._shares_identity = shares_identity
 
     def read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
-        """Return the result of a view's reads with a token. Without a token, read with the console's identity if it is shared.
+        """Return the result of a view's reads with a token.
+
+        Without a token, read with the console's identity, provided that the console shares its identity.
 
         Raises Fault if the core does not answer or refuses.
         """
@@ -74,7 +76,10 @@ class Source:
             return Found(value, tuple(notices))
 
     def kinds(self, token: str, hold: Callable[[grpc.Call], None]) -> Iterator[frozenset[str]]:
-        """Yield the kinds of events as they happen, at first none. ``hold`` gets the call, which another thread may cancel.
+        """Yield the kinds of events as they happen.
+
+        The first yield, without kinds, says that the stream is open. ``hold`` gets the call, which another thread may
+        cancel.
 
         Raises Fault if the core does not answer or refuses, and when the stream ends, at the latest after STREAM_S.
         """
@@ -106,11 +111,11 @@ def reason(fault: Fault) -> str:
 
 
 def unless_absent(read: Callable[[], Read]) -> Read | None:
-    """Return the result of a read for a part of a view, or None if the core cannot answer it or the caller may not see it.
+    """Return the result of a read for a part of a view, or None if the core cannot answer or the caller may not see the result.
 
-    Raises Fault if the core does not answer, or refuses for another reason.
+    Raises Fault if the core does not answer, or refuses for a reason other than these two.
 
-    Examples are a core without a history, and a report that the role of the caller does not include.
+    Examples of None are a core without a history, and a report that the role of the caller does not include.
     """
     absent = {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED}
     try:

@@ -1,4 +1,8 @@
-"""The pages that say why a page cannot be shown: the core is away, the role may not see it, the core is behind, or there is no such object."""
+"""The pages that say why a page cannot be shown.
+
+A page cannot be shown if the core does not answer or is behind, if the role may not see the page, or if the object
+does not exist.
+"""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,9 +1,10 @@
 """One reader of the core for all open pages with the same view, address and token.
 
-A page is read at intervals, and at once when an event wakes it. An interval has at least REST_FACTOR times the time that a
-read takes in addition to the read. In the long run a page is read once in an interval, however many events come: events
-may begin up to BURST reads earlier. While fewer than FEW pages are open, events may begin as many reads as for FEW pages: the
-interval of a page is shorter then. A page that no browser shows is not read.
+A page is read at intervals, and at once when an event wakes its reader. After a read, the reader rests for at least
+REST_FACTOR times the time that the read took. In the long run a page is read once in an interval, however many events
+come. In the short run, events may begin up to BURST reads before the interval allows them. While fewer than FEW pages
+are open, the interval for reads after events is shorter, so that all pages together are read as often as FEW pages. A
+page that no browser shows is not read.
 """
 
 import asyncio
@@ -22,20 +23,23 @@ from evenhand_console.query import Query
 ENTRIES_MAX: Final = 1000
 """Largest number of different pages that are kept up to date."""
 REST_FACTOR: Final = 4
-"""An interval is a read and this many times as much rest, if that is longer, so that slow answers do not load the core more."""
+"""The rest after a read is at least this many times as long as the read, so that slow answers do not add to the core's load."""
 BURST: Final = 3
 """The number of reads that events may begin before the interval allows them."""
 FEW: Final = 10
-"""The number of open pages below which events may begin more reads of each page."""
+"""The number of open pages below which events may begin more reads of each single page."""
 TOGETHER_S: Final = 0.5
-"""Readers that have to wait begin at whole multiples of this time, because the core answers together what it is asked together."""
+"""Readers that wait begin at multiples of this time, because reads that arrive together take the core less time."""
 REFUSED_S: Final = 30.0
 """Seconds between two reads of a page that asks to log in."""
 LINGER_S: Final = 5.0
 """The seconds for which the latest fragment of a page is kept after its last user left. A page and its stream thus share one read."""
 _REFUSED: Final = 401
 _STATE_OF: Final = re.compile(r'State of <time datetime="([^"]{18})[^"]*">[^<]*</time>')
-"""The instant of the state that a page shows, up to ten seconds. No text of the core contains an element, because texts are escaped."""
+"""The pattern for the instant of the state that a page shows, without the last digit of the seconds.
+
+A text of the core cannot match, because texts are escaped.
+"""
 
 
 class TooManyError(Exception):
@@ -44,7 +48,7 @@ class TooManyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """The identity of a reader: the view, the address and the token."""
+    """The identity of a reader: the view, the address of the page, and the token."""
 
     view: str
     query: Query
@@ -53,7 +57,10 @@ class Key:
 
 @dataclass(frozen=True)
 class Fragment:
-    """The part of a page that changes, as HTML, with the status of the read. Its id depends on the HTML alone."""
+    """The part of a page that changes, as HTML, with the status of the read.
+
+    The id of the fragment depends on the HTML alone.
+    """
 
     html: str
     status: int = 200
@@ -68,13 +75,16 @@ class Fragment:
 
 
 Make = Callable[[Key, Fragment | None], Awaitable[Fragment]]
-"""A function that reads and renders a fragment. Its second argument is the latest good fragment, to show if the core is away."""
+"""A function that reads and renders a fragment.
+
+The second argument is the latest good fragment, which is shown if the core does not answer.
+"""
 Pause = Callable[[Key], float]
 """A function that returns the shortest time in seconds between two reads of a page."""
 
 
 class Tokens(Protocol):
-    """The object that wants to know which tokens have pages that the core answers."""
+    """An object that is informed of the tokens whose pages the core answers (see `Waking`)."""
 
     def open(self, token: str) -> None:
         """Count a page of a token."""
@@ -105,7 +115,7 @@ class Readers:
             self._drop(key)
 
     def wake(self, token: str, concerns: Callable[[Key], bool]) -> None:
-        """Read the pages of a token that an event concerns, as soon as their readers have rested."""
+        """Read the pages of a token for which `concerns` is true, as soon as their readers have rested."""
         for key, entry in self._entries.items():
             if key.token == token and concerns(key):
                 entry.wake()
@@ -156,7 +166,7 @@ class Readers:
         return entry
 
     def _share(self) -> float:
-        """Return the part of the pause that an interval has, because few pages are open."""
+        """Return the factor that shortens the interval of each page while few pages are open: a number up to 1."""
         return min(1.0, (len(self._entries) - len(self._idle)) / FEW)
 
     def _is_good(self, key: Key) -> None:
@@ -164,7 +174,7 @@ class Readers:
             self.tokens.open(key.token)
 
     def _make_room(self, token: str) -> None:
-        """Drop a page if there are too many. Raises TooManyError if no page may be dropped for a page of this token.
+        """Drop a page if there are too many. Raises TooManyError if no page may be dropped in favour of a page of this token.
 
         The first choice is a page that asks to log in. The second choice is the page that has been without a user for longest.
         The third choice is the oldest page of the token with the most pages, if that token has at least two pages more than
@@ -258,7 +268,7 @@ class _Entry:
         self._woken.set()
 
     async def fresh(self) -> Fragment:
-        """Return the latest fragment, or wait for the first."""
+        """Return the latest fragment, or wait for the first fragment."""
         return await self._when(lambda _: True)
 
     async def other_than(self, last_id: str) -> Fragment:
@@ -276,7 +286,7 @@ class _Entry:
                 if self._stopped:
                     raise TooManyError
                 if self._task.done():
-                    self._task.result()  # Raises the error of a defect in a view.
+                    self._task.result()  # This raises the error if a defect in a view has ended the task.
                 await self._changed.wait()
             return self._latest
 
@@ -291,7 +301,7 @@ class _Entry:
                 next_s = max(next_s, loop.time() - took) + interval_s
                 await self._rest(REST_FACTOR * took, next_s - BURST * interval_s)
                 if not self.users:
-                    self._latest = None  # It is too old for the next user.
+                    self._latest = None  # The fragment would be too old for the next user.
                     await self._used.wait()
         finally:
             async with self._changed:
@@ -312,7 +322,7 @@ class _Entry:
         return loop.time() - started
 
     async def _rest(self, least: float, not_before: float) -> None:
-        """Wait until the page is to be read again: for `least` seconds and the pause, or until an event.
+        """Wait until the page is to be read again: for the pause, but at least for `least` seconds, or until an event.
 
         An event does not end the wait before the instant `not_before`.
         """
@@ -329,5 +339,5 @@ class _Entry:
 
 
 def _together(at_s: float, pause_s: float) -> float:
-    """Return the instant at which a reader begins that may begin at `at_s`. A short pause is not made longer."""
+    """Return `at_s`, or if the pause is at least TOGETHER_S the next multiple of TOGETHER_S, so that readers begin together."""
     return math.ceil(at_s / TOGETHER_S) * TOGETHER_S if pause_s >= TOGETHER_S else at_s

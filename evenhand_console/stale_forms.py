@@ -1,4 +1,7 @@
-"""Forms of pages from before the console started, or before a log-in or log-out: nothing is done, and the text is kept."""
+"""Forms of pages that were opened before the console started, or before a log-in or log-out.
+
+An outdated form has no effect, but its text is offered again.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,15 +15,15 @@ _CONFIGURATION: Final = ("/what-if/configuration", "yaml", "queues.yaml")
 _AGAIN: Final = {
     "/what-if/pods": _PODS,
     "/what-if/configuration": _CONFIGURATION,
-    # The proof of an answer is as old as the form: the answer has to be shown once more.
+    # The proof that the answer was seen is as old as the form: the answer has to be shown once more.
     "/what-if/apply": _CONFIGURATION,
 }
-"""The address to which a form is sent again, the name of its text, and the label of the text, by the address of the form."""
+"""By the address of a form: the address to which it is sent again, and the field name and label of its text."""
 _KEPT: Final = ("queue", "namespace", "priority", "base_revision", "base_digest", "origin")
 
 
 class StaleFormError(Exception):
-    """The error of a form that a page of the console sent with an old mark. It has the fields of the form."""
+    """The error for a form that a page of the console sent with an old mark. The error has the fields of the form."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         super().__init__("the mark of the form is old")
@@ -29,7 +32,7 @@ class StaleFormError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The values of the page. The path is empty if the form has no text that is worth keeping."""
+    """The values of the page. The path is empty if the form has no text to be sent again."""
 
     path: str
     name: str = ""

@@ -1,4 +1,7 @@
-"""Server-sent events: a fragment for each change, with an id from which a client resumes after a lost connection."""
+"""Server-sent events: one fragment for each change of a page.
+
+Each event has an id, with which a client resumes after a lost connection.
+"""
 
 import asyncio
 import re
@@ -11,7 +14,7 @@ from starlette.responses import StreamingResponse
 from evenhand_console.sharing import Fragment, TooManyError
 
 ALIVE_S: Final = 15.0
-"""Seconds without a change after which a comment is sent, so that no proxy takes the stream for dead."""
+"""Seconds without a change after which a comment is sent, so that no proxy closes the stream as idle."""
 RETRY_MS: Final = 1000
 """Milliseconds after which a client connects again."""
 _LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")

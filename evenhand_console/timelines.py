@@ -1,4 +1,4 @@
-"""A timeline as SVG: spans on lanes, one group of lanes for each name. A table on the same page says the same in words."""
+"""A timeline as SVG: spans on lanes, one group of lanes for each name. A table on the same page has the same spans as text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ LANE: Final = 12
 """Height of a lane."""
 GROUP_GAP: Final = 6
 LEAST: Final = 4
-"""Smallest width of a span, so that it can be seen."""
+"""Smallest width of a span, so that every span is visible."""
 LANES_MAX: Final = 8
-"""The largest number of lanes of a group. If more spans overlap, some are drawn over others."""
+"""The largest number of lanes of a group. If more spans overlap, some spans are drawn over other spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A span with its place in the SVG."""
+    """A span with its position in the SVG."""
 
     x: int
     y: int

@@ -12,16 +12,22 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class View(Generic[Read]):
-    """A page. `docs/development/add-a-console-view.md` shows how to add one."""
+    """A page of the console. `docs/development/add-a-console-view.md` shows how to add a page."""
 
     name: str
     """The name of the template `views/NAME.html`."""
     title: str
     path: str
     read: Callable[[Core, Query], Read]
-    """The function that reads everything from the core, and does nothing else. It raises Fault if a read fails."""
+    """The function that makes all requests to the core for the page, and does nothing else.
+
+    The function raises Fault if a read fails.
+    """
     shape: Callable[[Read, Query], object]
-    """The function that returns the values for the template. It depends only on the values that were read, and on the address."""
+    """The function that returns the values for the template.
+
+    The result depends only on the values that were read, and on the address.
+    """
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The parameters of the address with their defaults."""
     pause_s: float = 1.0

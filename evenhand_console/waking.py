@@ -1,7 +1,9 @@
-"""Streams of the kinds of events, one for each token with open pages: an event wakes the readers of the pages that it concerns.
+"""Streams of kinds of events, one stream for each token with open pages.
 
-The stream of a tenant has only events of the tenant's own queues, so that nothing on its pages shows when something
-happened to others. If the core refuses a stream, its pages are read at intervals.
+An event wakes the readers of the pages that it concerns.
+
+The stream of a tenant has only events of the tenant's own queues, so that the updates of its pages do not reveal when
+events concern other tenants. If the core refuses a stream, its pages are read at intervals.
 """
 
 import asyncio
@@ -21,7 +23,7 @@ STREAMS_MAX: Final = 16
 AGAIN_S: Final = 1.0
 """Seconds after which a lost stream is opened again; twice as many after each further failure."""
 AGAIN_MAX_S: Final = 60.0
-"""Most seconds after which a lost stream is opened again, and the seconds after which a refused one is."""
+"""The longest time, in seconds, after which a lost stream is opened again. A refused stream is opened again after this time."""
 _REFUSED: Final = frozenset(
     {
         grpc.StatusCode.PERMISSION_DENIED,
@@ -32,7 +34,10 @@ _REFUSED: Final = frozenset(
 
 Kinds = frozenset[str]
 Wake = Callable[[str, Kinds], None]
-"""A function that gets a token and the kinds of events that happened; no kinds after a gap, in which any may have happened."""
+"""A function that gets a token and the kinds of events that happened.
+
+No kinds mean a gap, in which events of any kind may have happened.
+"""
 
 
 class Cancellable(Protocol):
@@ -46,7 +51,10 @@ class Events(Protocol):
     """The source of the streams."""
 
     def kinds(self, token: str, hold: Callable[[Cancellable], None]) -> Iterator[Kinds]:
-        """Yield the kinds of events as they happen, at first none. ``hold`` gets the call. Raises Fault when the stream ends."""
+        """Yield the kinds of events as they happen.
+
+        The first yielded set is empty. ``hold`` gets the call. Raises Fault when the stream ends.
+        """
         ...
 
 
@@ -63,12 +71,15 @@ class Waking:
         """The tokens whose stream was refused, each with the timer after which its stream may be opened again."""
 
     def open(self, token: str) -> None:
-        """Count a page of a token. The first page opens the stream, if there may be another one."""
+        """Count a page of a token. The first page opens the stream, unless there are STREAMS_MAX streams."""
         self._pages[token] += 1
         self._begin(token)
 
     def close(self, token: str) -> None:
-        """Forget a page of a token. The stream ends with the last page, and makes room for the stream of another token."""
+        """Stop counting a page of a token.
+
+        The stream ends with the last page, so that the stream of another token can be opened.
+        """
         self._pages[token] -= 1
         if self._pages[token]:
             return
@@ -98,12 +109,15 @@ class Waking:
         stream.begin(self._events, token)
 
     def _fill(self) -> None:
-        """Open the streams of waiting tokens while there may be further ones."""
+        """Open the streams of waiting tokens, until there are STREAMS_MAX streams."""
         for token in self._pages:
             self._begin(token)
 
     def _refuse(self, token: str, stream: "_Stream") -> None:
-        """Forget a stream that was refused. It may be opened again later, if another role has the token then."""
+        """Remove a stream that was refused.
+
+        The stream is opened again later, because the token may have another role by then.
+        """
         if self._streams.get(token) is not stream:
             return
         del self._streams[token]
@@ -117,7 +131,10 @@ class Waking:
 
 
 class _Stream:
-    """A thread that reads the stream of one token, and opens it again when it is lost. It ends if the stream is refused."""
+    """A thread that reads the stream of one token, and opens the stream again when it is lost.
+
+    The thread ends if the core refuses the stream.
+    """
 
     def __init__(self, tell: Callable[[Kinds], None], refuse: Callable[[], None]) -> None:
         self._tell = tell
@@ -161,10 +178,10 @@ class _Stream:
 
 
 def _is_refused(fault: Fault) -> bool:
-    """Return whether a stream ended because the token may not have it, or because the core has no such streams."""
+    """Return whether a stream ended because the role of the token may not open it, or because the core has no such streams."""
     return status_of(fault) in _REFUSED or isinstance(fault, LogInFault)
 
 
 def _wait_after(fault: Fault, wait_s: float) -> float:
-    """Return the seconds after which a stream that was lost is opened again; at once if only its time was up."""
+    """Return the seconds after which a lost stream is opened again: 0 if the stream ended only because of its time limit."""
     return 0.0 if status_of(fault) is grpc.StatusCode.DEADLINE_EXCEEDED else wait_s

@@ -1,4 +1,4 @@
-"""Simulations of a pod, a gang or another configuration on the present state. Only `applied` changes anything."""
+"""Simulations of a pod, a gang or another configuration on the present state. Only the function `applied` changes the core."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,9 +29,9 @@ from evenhand_console.reading import unless_absent
 SIMULATION_S: Final = 120.0
 """Seconds that the simulation of a configuration may take."""
 TEXT: Final = "text"
-"""The name by which messages call a text that was sent from a page."""
+"""The name in messages for a text that was sent from a page."""
 SOURCE: Final = "console"
-"""The name by which the core's record calls the source of a text that was sent from a page."""
+"""The name under which the core records the source of a text that was sent from a page."""
 AROUND: Final = 2
 """Number of lines that are shown before and after a line with an error."""
 ROWS_MAX: Final = 200
@@ -55,7 +55,7 @@ class Present:
 
     @property
     def identity(self) -> tuple[int, str]:
-        """The revision and the digest, by which the core identifies the configuration."""
+        """The revision and the digest. The core identifies a configuration by revision and digest."""
         return self.revision, self.digest
 
 
@@ -86,7 +86,7 @@ class Forecast:
 
     queue: str
     fate: str
-    """`new`, `removed`, `draining`, or empty."""
+    """The effect of the configuration on the queue itself: `new`, `removed`, `draining`, or "" if the queue stays."""
     kind: str
     held: tuple[int, int]
     guaranteed: tuple[int | None, int | None]
@@ -198,7 +198,7 @@ def unified(text: str) -> str:
 
 
 def tried(core: Core, text: str) -> ConfigurationAnswer:
-    """Simulate a configuration, and compare it with the one in force.
+    """Simulate a configuration, and compare it with the configuration in force.
 
     Raises Fault if the core does not answer or refuses.
     """
@@ -269,7 +269,10 @@ def _notes(one: simulate_pb2.PartitionSimulation) -> Iterator[str]:
 
 
 def _forecasts(one: simulate_pb2.QueueForecast) -> Iterator[Forecast]:
-    """Yield a row for each resource type in which a queue changes. A queue that is new or removed has at least one row."""
+    """Yield a row for each resource type in which a queue changes.
+
+    For a queue that is new or removed, yield at least one row.
+    """
     before, applied, after = one.before, one.applied, one.after
     fate = ""
     if not one.HasField("before") or not one.HasField("applied"):
@@ -308,7 +311,7 @@ def _share(found: simulate_pb2.QueueNumbers, kind: str) -> int | None:
 def applied(core: Core, edited: Present) -> config_pb2.ApplyResponse:
     """Put a text in force, if the configuration from which it was made is still in force.
 
-    Raises Fault, with status ABORTED if another configuration is in force.
+    Raises Fault. The status is ABORTED if another configuration is in force.
     """
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     request = config_pb2.ApplyRequest(
@@ -346,7 +349,8 @@ class Given:
 def simulated(core: Core, given: Given) -> PodsAnswer:
     """Simulate the pods of a text.
 
-    Raises Fault if the core does not answer or refuses, and Fault without a cause if the text cannot be read.
+    Raises Fault if the core does not answer or refuses. If the text cannot be read, raises a Fault whose `__cause__`
+    is None.
     """
     reading = asks_of(documents.parsed(given.text, TEXT), TEXT, given.options)
     named = sorted({one.partition for one in reading.asks})

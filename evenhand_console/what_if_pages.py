@@ -1,4 +1,4 @@
-"""The pages for what-if questions: forms for pods and for a configuration, the answers, and putting a simulated text in force."""
+"""The pages for what-if questions: forms for pods and configurations, the answers, and the form that puts a text in force."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Desk(Protocol):
         """Return a page that says why the requested page cannot be shown."""
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
-        """Return the proof that the visitor has seen the changes that a text would make."""
+        """Return the proof that the visitor has seen which changes a text would make."""
 
     def proven(self, request: Request, text: str, base: tuple[int, str], given: str) -> Proof:
         """Return whether a proof shows that the visitor has seen the answer about a text."""
@@ -80,7 +80,7 @@ class Page:
     problem: Fault | None = None
     tried: str = ""
     applied: int = 0
-    """The revision that this form put in force, 0 if it put none in force."""
+    """The revision that this form put in force; 0 if it put no revision in force."""
     not_kept: str = ""
 
 
@@ -104,7 +104,10 @@ class WhatIf:
         ]
 
     def _of_form(self, handler: FormHandler) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that reads the form. To a visitor whom the core does not know, the handler answers with a page."""
+        """Return a handler that reads the form and calls `answer`.
+
+        If the core does not know the visitor, the handler returns a page with this refusal.
+        """
 
         async def handle(request: Request) -> Response:
             try:
@@ -116,7 +119,10 @@ class WhatIf:
         return handle
 
     async def start(self, request: Request) -> Response:
-        """Show both forms. If the address has `revision`, the editor has the text of this revision from the history."""
+        """Show the form for pods and the form for a configuration.
+
+        If the address has `revision`, the editor has the text of this revision from the history.
+        """
         revision = number(request.query_params.get("revision", ""))
         try:
             found = await self._desk.ask(request, lambda core: what_if.present(core, revision))

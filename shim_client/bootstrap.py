@@ -1,6 +1,6 @@
 """The assembly of a shim; the only module that reads the clock.
 
-A process with a core in it (`evenhand demo`) and a process without one (`evenhand shim`) run the same parts:
+A process with a core in it (`evenhand demo`) and a process without a core (`evenhand shim`) run the same parts:
 
     opened = open_directory(Path("examples/clusters/small"))
     shim = make_shim(opened.cluster, CoreAddress("127.0.0.1:50051"), opened.settings)
@@ -54,7 +54,7 @@ class OpenedDirectory:
 
     cluster: EmbeddedCluster
     settings: Settings
-    """Flat settings of its ConfigMaps, with the text of queues.yaml where that file exists."""
+    """The settings in the directory's ConfigMaps, and the text of queues.yaml if the directory has that file."""
     ignored: Counter[str]
     """Number of objects of each kind that the embedded cluster does not keep."""
 
@@ -76,7 +76,7 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LiveDirectory:
-    """A cluster directory that is followed: its content, and the changes that were made from its files at the start."""
+    """A cluster directory whose later changes are applied, too: its content, and the changes that were applied at the start."""
 
     opened: OpenedDirectory
     folder: Folder
@@ -88,7 +88,7 @@ class LiveDirectory:
 def open_live_directory(
     directory: Path, state: StateFile | None, *, stop_ms: int = 0, fresh: bool = False
 ) -> LiveDirectory:
-    """Load a cluster directory that is followed from now on, with the saved state unless `fresh`.
+    """Load a cluster directory, and prepare to apply later changes of its files. With `fresh`, ignore the saved state.
 
     Errors: those of `open_directory`, NoStateError, BadStateError.
     """
@@ -109,8 +109,8 @@ def open_live_directory(
 def _without_collection() -> Iterator[None]:
     """Suspend garbage collection while objects are loaded.
 
-    All loaded objects are needed, and collections would double the loading time. Loaded objects are also excluded from
-    later collections.
+    All loaded objects are needed, and garbage collections would double the loading time. Loaded objects are also
+    excluded from later collections.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -133,10 +133,10 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
 ) -> Shim:
     """Return a shim that is ready to run.
 
-    When the shim watches ConfigMaps, it sends the queue configuration from them. The shim sends it after each registration and
-    after each change. Otherwise the registration carries the queue configuration, and the core refuses a bad one. With `wait`
-    the shim waits for a core that does not answer yet. `instance` and `forget`: see `Registration`. Of several cores of a group the
-    shim uses the first one that accepts it.
+    A shim that watches ConfigMaps takes the queue configuration from them, and sends it after each registration and
+    after each change. Without ConfigMaps, the registration carries the queue configuration, and the core refuses an
+    invalid one. With `wait` the shim waits for a core that does not answer yet. `instance` and `forget`: see
+    `Registration`. Of several cores of a group the shim uses the first one that accepts it.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -169,7 +169,7 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
 async def run_shim(
     shim: Shim, cluster: Cluster, beside: Sequence[Coroutine[Any, Any, None]] = ()
 ) -> None:
-    """Run a shim, its cluster when that is an embedded one, and further work beside them, until cancelled.
+    """Run a shim until cancelled, together with the coroutines in `beside`, and with the cluster if it is an embedded one.
 
     Raises CoreRefusedError (bad configuration, no permission, no core at that address) and NoCoreError (no core
     answers, and the shim does not wait). Raises SupersededError when another shim took over, and
@@ -189,9 +189,9 @@ async def run_shim(
 async def run_elected(
     make: Callable[[], Shim], elector: Elector, log: FilteringBoundLogger
 ) -> None:
-    """Run one Shim object after the other until cancelled.
+    """Run one Shim object for each term in which this process leads, until cancelled.
 
-    Each object is used from the end of the previous term to the end of its own term (design 7.2).
+    Each Shim object is used from the end of the previous term to the end of its own term (design 7.2).
 
     When cancelled, finish the requests in flight and give the lease back, so that another process leads at once. Errors: those of
     `run_shim`, except LeaseLostError and SupersededError, after which another shim begins.
@@ -223,7 +223,7 @@ async def run_elected(
 
 
 def _end_of_term(life: asyncio.Task[None]) -> BaseException:
-    """Return the error that ended a shim, if another one may follow it in this process. Raises any other error."""
+    """Return the error that ended a shim, if this process may run another shim after that error. Raises any other error."""
     try:
         life.result()
     except BaseExceptionGroup as errors:
@@ -235,7 +235,10 @@ def _end_of_term(life: asyncio.Task[None]) -> BaseException:
 
 
 def elapsed_clock() -> Callable[[], float]:
-    """Return a clock in seconds that never goes back. On systems that have such a clock it also counts while the machine sleeps."""
+    """Return a clock in seconds that never goes back.
+
+    On systems where this is possible, the clock also counts while the machine sleeps.
+    """
     number = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic if number is None else partial(time.clock_gettime, number)
 
@@ -264,7 +267,7 @@ def _settings(manifests: Manifests) -> Settings:
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error inside nested groups of errors."""
+    """Return the first single error of nested exception groups."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

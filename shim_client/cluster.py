@@ -1,7 +1,7 @@
-"""The interface to a cluster: what the shim reads from it and changes in it.
+"""The interface to a cluster: the reads and changes of the shim.
 
-Two backends implement it: the embedded cluster (`shim_client.embedded`) and a real Kubernetes API server. Objects are
-plain mappings with the shape of Kubernetes JSON, never changed in place.
+Two backends implement this interface: the embedded cluster (`shim_client.embedded`) and a real Kubernetes API server.
+Objects are plain mappings with the shape of Kubernetes JSON, never changed in place.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class ObjectRef:
 class Bind:
     """An order to bind a pod to a node, once its claims are bound.
 
-    Each of `claims` is a claim of the pod with the name of the volume that the claim is to get, "" for a new volume on that
-    node.
+    Each item of `claims` is the name of a volume claim of the pod and the name of the volume for that claim. The
+    volume name "" requests a new volume on that node.
     """
 
     pod: ObjectRef
@@ -114,7 +114,7 @@ class CreatePod:
 class DeletePod:
     """An order to delete a pod with the pod's own grace period.
 
-    A pod with that name and another uid stays.
+    If the pod with that name has another uid, the pod is not deleted.
     """
 
     pod: ObjectRef
@@ -157,8 +157,8 @@ class RecordEvent:
 class ReleasePod:
     """An order to evict a pod.
 
-    The preemptor and the reason are written on the pod first; only then is it deleted or evicted. Without an
-    `end` the shim only writes this mark: another operator reads it and deletes the pod (J11).
+    The preemptor and the reason are written on the pod first; only then is the pod deleted or evicted. Without an
+    `end` the shim only writes this mark: another operator reads the mark and deletes the pod (J11).
     """
 
     pod: ObjectRef
@@ -169,14 +169,14 @@ class ReleasePod:
 
 @dataclass(frozen=True, slots=True)
 class ReadOwner:
-    """An order to ask an owner how many pods it wants to run now (J1).
+    """An order to read from a pod's owner how many pods the owner wants to run now (J1).
 
-    The answer is returned in `wanted`.
+    The executor sets `wanted` to the number.
     """
 
     owner: ObjectRef
     about: str
-    """The key under which the caller finds the answer."""
+    """The key by which the caller assigns the answer to its request."""
     wanted: int | None = None
 
 
@@ -214,7 +214,7 @@ class ConflictError(ClusterError):
 
 
 class ElsewhereError(ConflictError):
-    """A refused binding, because the pod is already bound to another node."""
+    """A binding that was refused, because the pod is already bound to another node."""
 
     def __init__(self, message: str, node: str) -> None:
         super().__init__(message)
@@ -222,17 +222,17 @@ class ElsewhereError(ConflictError):
 
 
 class BudgetError(ConflictError):
-    """A refused eviction, because the pod's disruption budget does not allow it now."""
+    """An eviction that was refused, because the pod's disruption budget does not allow the eviction now."""
 
 
 class MissingError(ClusterError):
-    """An object that is gone, so that another attempt will fail, too."""
+    """A request for an object that is gone, so that another attempt will fail, too."""
 
 
 class ForbiddenError(ClusterError):
     """A request that the caller's role does not allow.
 
-    Another attempt succeeds once the role was changed.
+    Another attempt can succeed only after the role was changed.
     """
 
 
@@ -267,7 +267,7 @@ class PodWriter(Protocol):
         ...
 
     async def delete_pod(self, order: DeletePod) -> None:
-        """Delete a pod. Raises ConflictError (another uid), MissingError or ClusterError."""
+        """Delete a pod. Raises ConflictError (the pod has another uid), MissingError or ClusterError."""
         ...
 
     async def evict_pod(self, order: EvictPod) -> None:
@@ -275,7 +275,7 @@ class PodWriter(Protocol):
         ...
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch a pod. Raises ConflictError (another uid), MissingError or ClusterError."""
+        """Patch a pod. Raises ConflictError (the pod has another uid), MissingError or ClusterError."""
         ...
 
 

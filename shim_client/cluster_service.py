@@ -1,7 +1,7 @@
 """The gRPC service of an embedded cluster, for `evenhand cluster`.
 
-The service has its own port, on the loopback only. Every method carries out its request at once. Before the method
-answers, it lets controllers and nodes work, so that the next request sees the result.
+The service listens on a separate port, on the loopback interface only. Every method carries out its request at once.
+Before the method answers, it lets controllers and nodes work, so that the next request sees the result.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def listening(address: str) -> tuple[grpc.aio.Server, str]:
 def check_loopback(address: str) -> str:
     """Return the host of HOST:PORT.
 
-    Raises NoAddressError when another machine could reach it.
+    Raises NoAddressError when another machine could reach that address.
     """
     host, colon, port = address.rpartition(":")
     if not host or not colon or not port.isdecimal() or int(port) >= 1 << 16:

@@ -1,8 +1,8 @@
 """The shim's settings: flat keys and texts, each checked against the limits of its setting.
 
-The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`; the key `queues.yaml` (the name of the
-policy group and `.yaml`) holds the queue tree as text. A value that cannot be used is an error, except for the time to
-wait for volumes: such a value causes a warning, and the default is used.
+The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`; one further key, whose name is the
+policy group and `.yaml`, usually `queues.yaml`, holds the queue tree as text. An invalid value is an error, except
+for the time to wait for volumes: an invalid time causes a warning, and the default is used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAME_LENGTH_MAX = 253
 SCHEDULER_NAMES_MAX = 16
 IMAGE_LENGTH_MAX = 1024
 PLACEHOLDER_IMAGE = "registry.k8s.io/pause:3.10"
-"""Default image of a placeholder; it does nothing, and every node has it."""
+"""Default image of a placeholder: a container that does nothing. Every node has this image."""
 ACCOUNT_MAX = 2**31 - 1
 """Largest id of a user or group."""
 RATE_MAX = 100_000
@@ -51,7 +51,7 @@ CONFIG_BYTES_MAX = 1024 * 1024
 class BadSettingError(ValueError):
     """A setting that cannot be used.
 
-    The message names it, and says why and what would be accepted.
+    The message names the setting, the reason, and the values that are accepted.
     """
 
 
@@ -64,14 +64,15 @@ class Settings:
     policy_group: str = "queues"
     generate_unique_app_id: bool = False
     honour_pod_annotation: bool = True
-    """Whether a pod's own annotation can opt out of preemption.
+    """Whether an annotation of a pod can opt the pod out of preemption.
 
-    With `service.podAllowPreemption: ignore` only PriorityClasses can.
+    With `service.podAllowPreemption: ignore` only the annotation of a PriorityClass can.
     """
     trust_user_info: bool = True
-    """Whether the user that a pod's annotation names always counts.
+    """Whether the shim always reports the user that a pod's annotation names.
 
-    With `service.trustUserInfo: enforced` it counts only where an admission policy guards it.
+    With `service.trustUserInfo: enforced` the shim reports this user only if an admission policy guards the
+    annotation.
     """
     gangs: bool = True
     """Whether task groups get placeholders."""
@@ -80,13 +81,16 @@ class Settings:
     placeholder_run_as_group: int | None = None
     placeholder_fs_group: int | None = None
     queues: str = ""
-    """Text of queues.yaml. If it is empty, the core keeps its configuration."""
+    """Text of queues.yaml. With an empty text, the core keeps its present configuration."""
     hot_refresh: bool = True
     """Whether a changed ConfigMap takes effect at once."""
     gathering_s: int = 2
     """`service.jobGathering`: seconds without a new member after which a job of unknown size is complete (J1)."""
     volume_bind_ms: int = VOLUME_BIND_MS
-    """`service.volumeBindTimeout`: after this time without its volumes, in milliseconds, a pod goes back to the core."""
+    """`service.volumeBindTimeout` in milliseconds: how long a placed pod waits for its volumes.
+
+    After this time the placement is given back to the core.
+    """
     qps: int = 1000
     burst: int = 1000
     namespace: str = ""

@@ -50,7 +50,7 @@ Python's default of 700 makes listing a large cluster take a quarter longer.
 
 @dataclass(frozen=True, slots=True)
 class ShimOptions:
-    """The cluster to join, and the settings of the command line that override those of its ConfigMaps."""
+    """The cluster to join, and the settings of the command line, which override the settings of the cluster's ConfigMaps."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -59,7 +59,7 @@ class ShimOptions:
     health: str = ""
     """HOST:PORT of the health service; empty: the process offers no health service."""
     metrics: str = ""
-    """HOST:PORT of the metrics; empty: the process offers none."""
+    """HOST:PORT of the metrics; empty: the process serves no metrics."""
     qps: int | None = None
     burst: int | None = None
     instance: str = ""
@@ -69,7 +69,7 @@ class ShimOptions:
     election: Election | None = None
     """The lease by which one of several shims is elected. None means that this shim is the only one."""
     forget: bool = False
-    """Whether the core removes what it knows of this cluster before the shim reports it."""
+    """Whether the core removes all objects of this cluster that it knows, before the shim reports the cluster."""
 
 
 async def run_on_kubernetes(place: ShimOptions, *cores: CoreAddress | CoreGroup) -> None:

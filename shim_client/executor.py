@@ -1,9 +1,9 @@
 """The executor of the shim's actions on the cluster.
 
-It acts on many objects at a time, and carries out the actions of one object in order. An action is tried again if its
-failure may be temporary, and the final result of each action is reported. Bindings and deletions are carried out before
-conditions, and conditions before events, because information for users must not delay the other actions. Events have
-their own queues.
+The executor acts on many objects at a time, and carries out the actions on one object in order. An action is tried
+again if its failure may be temporary, and the final result of each action is reported. Bindings and deletions are
+carried out before conditions, and conditions before events, because information for users must not delay the other
+actions. Events have their own queues.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ IN_FLIGHT_MAX = 40
 EVENTS_IN_FLIGHT_MAX = 2
 """Maximum number of requests in flight that record events."""
 EVENTS_WAITING_MAX = 10_000
-"""Maximum number of events that wait; further ones are dropped and counted."""
+"""Maximum number of events that wait. Further events are dropped and counted."""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
 """Seconds between the attempts to bind a pod that waits for no volume."""
 VOLUME_PAUSE_MAX = 30.0
@@ -56,7 +56,8 @@ EVENT_PAUSES = (1.0, 2.0, 4.0)
 OWNER_PAUSES = (1.0, 2.0)
 """Seconds between the attempts to read an owner.
 
-There are few attempts, because a job waits for the answer and can get its size without this owner.
+There are few attempts, because a job waits for the answer, and because the shim can find the size of the job without
+this owner.
 """
 RETRY_AFTER_MAX = 60.0
 """Longest pause, in seconds, that the cluster can request."""
@@ -89,7 +90,7 @@ class Gate:
 
     @asynccontextmanager
     async def place(self, urgency: int) -> AsyncIterator[None]:
-        """Hold one of the places while the block runs; waiters with the lowest `urgency` are admitted first."""
+        """Hold one place of the semaphore while the block runs. Waiters with the lowest `urgency` are admitted first."""
         if self._free:
             self._free -= 1
         else:
@@ -222,7 +223,8 @@ class Applier:
     async def _retried(self, action: Action, error: ClusterError) -> ClusterError | None:
         """Retry an action whose first attempt failed; return None when an attempt succeeded, else the last error.
 
-        The caller makes the first attempt, without the cost of the retry library, because it mostly succeeds.
+        The caller makes the first attempt, without the cost of the retry library, because the first attempt mostly
+        succeeds.
         """
         failed = [error]
 
@@ -287,7 +289,7 @@ class Applier:
                 await self._writer.record_event(action)
 
     async def _release(self, order: ReleasePod) -> None:
-        """Write the mark on a victim, and end the pod only if that succeeded.
+        """Write the mark on a victim, and end the pod only if the mark was written.
 
         Without the mark, a restarted shim could evict further pods for the preemptor.
         """

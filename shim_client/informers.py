@@ -1,9 +1,9 @@
-"""List and watch: all changes in the cluster, as inputs for the shim's state machine.
+"""The lists and watches that pass all objects and changes of the cluster to the shim's state machine.
 
-First every kind is listed, in the order of `KINDS`. Then every kind is watched from the version of its list. A watch
-that is cut continues from the last version that was seen. The kind is listed again when its version is too old (HTTP
-410), or when a watch keeps failing. The state machine treats known objects that the new list lacks as deleted. A kind
-that the cluster does not serve is listed again every `UNSERVED_SECONDS`.
+First every kind is listed, in the order of `KINDS`. After the lists, every kind is watched from the version of its
+list. A watch that is cut continues from the last version that was seen. A kind is listed again when that version is
+too old (HTTP 410), or when the watch fails repeatedly. The state machine treats known objects that the new list lacks
+as deleted. A kind that the cluster does not serve is listed again every `UNSERVED_SECONDS`.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ class _Kind:
     served: bool = True
 
     async def list(self) -> None:
-        """List the kind and pass the list on; retry until the cluster answers."""
+        """List the kind and pass the list to the state machine; retry until the cluster answers."""
         listing = await listed(self.reader, self.name, self.sleep, self.missed)
         await self.tell(listing)
         self.version, self.served = listing.version, listing.served
 
     async def watch(self) -> None:
-        """Pass on every change until cancelled."""
+        """Pass every change of the kind to the state machine until cancelled."""
         while True:
             while not self.served:
                 await self.sleep(UNSERVED_SECONDS)
@@ -137,7 +137,7 @@ _NOT_GONE = retry_if_not_exception_type(GoneError)
 
 
 def _telling(kind: str, missed: Missed) -> Callable[[RetryCallState], None]:
-    """Return a function that reports a failure; it is called before the pause after that failure."""
+    """Return a function that reports a failure; the function is called before the pause that follows the failure."""
 
     def tell(state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
@@ -153,7 +153,7 @@ _doubling = wait_exponential(multiplier=PAUSE_SECONDS_FIRST, max=PAUSE_SECONDS_M
 def _pause(state: RetryCallState) -> float:
     """Return the pause after a failure in seconds: twice the last pause.
 
-    If the cluster requested a longer one, return that.
+    If the cluster requested a longer pause, return the requested pause.
     """
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ClusterError) else 0.0

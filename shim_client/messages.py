@@ -1,8 +1,8 @@
 """Messages between shim and core, as small values that `translate.wire` turns into wire messages and back.
 
-The state machine produces the messages to the core and processes those from the core. This module does not know the
-wire format. Amounts are whole numbers: vcore in millicores, memory in bytes, everything else in plain units. A
-missing type is zero.
+The state machine produces the messages to the core, and processes the messages from the core. This module does not
+know the wire format. Amounts are whole numbers: vcore in millicores, memory in bytes, everything else in plain units.
+A missing type is zero.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TerminationType(IntEnum):
 
 
 class Protection(IntEnum):
-    """The degree to which a running pod is protected from preemption."""
+    """The level of protection that a running pod has from preemption."""
 
     UNSPECIFIED = 0
     NORMAL = 1
@@ -115,7 +115,7 @@ class PreferredTerm:
 
 @dataclass(frozen=True, slots=True)
 class GroupPreference:
-    """A preference to run in the same topology domain as the pods of a group (weight above 0) or in another one (below 0).
+    """A preference to run in the topology domain of a group's pods (weight above 0), or in another domain (weight below 0).
 
     ``topology_key`` is the node label whose values are the domains.
     """
@@ -137,8 +137,8 @@ class NodePreferences:
 class Releasing:
     """The mark of a pod that is already being evicted.
 
-    `delivery` is the way in which the pod is evicted. Comparisons of marks ignore it, because victim and preemptor do
-    not depend on it.
+    `delivery` is the way in which the pod is evicted. Comparisons of marks ignore `delivery`, because victim and
+    preemptor do not depend on it.
     """
 
     termination: TerminationType
@@ -150,7 +150,7 @@ class Releasing:
 
 @dataclass(frozen=True, slots=True)
 class PodReport:
-    """A pod as the core sees it: an ask while `node` is empty, an allocation when it is set."""
+    """A pod in the form in which it is reported to the core: an ask while `node` is empty, an allocation when `node` is set."""
 
     key: str
     application: str
@@ -167,7 +167,7 @@ class PodReport:
     created_s: int | None = None
     """Creation of the pod in Unix seconds.
 
-    Like the pod's name, it is sent to the core as a tag.
+    Like the pod's name, the creation time is sent to the core as a tag.
     """
     task_group: str = ""
     placeholder: bool = False
@@ -214,11 +214,13 @@ class ApplicationReport:
     placeholder_ask: Mapping[str, int] = field(default_factory=dict)
     """Sum of the requests of the application's placeholders.
 
-    The core places them before any other pod of the application.
+    The core places the placeholders before any other pod of the application.
     """
     gang_style: str = ""
     timeout_ms: int = 0
-    """The longest time, in milliseconds, until all placeholders are placed, and for which they may then stay unused. 0 means the core's default.
+    """The longest time, in milliseconds, until all placeholders are placed.
+
+    Placed placeholders may stay unused for the same time. 0 means the core's default.
     """
 
 
@@ -277,7 +279,7 @@ class Veto:
 class BudgetReport:
     """The number of pods of a PodDisruptionBudget (namespace/name) that may be evicted now.
 
-    None means that the budget was deleted.
+    If the number is None, the budget was deleted.
     """
 
     key: str
@@ -379,7 +381,10 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class PlanCheck:
-    """A question of the core: would these pods fit on their nodes if the victims were gone? Nothing is evicted before the answer (design 1.8)."""
+    """A question of the core: whether the pods in `placements` would fit on their nodes if the victims were gone.
+
+    No victim is evicted before the answer (design 1.8).
+    """
 
     check: str
     partition: str

@@ -1,6 +1,7 @@
 """The metrics of a shim for Prometheus: whether it leads, in which epoch, and how long its lease surely lasts.
 
-They are served in plain text on a port of their own, by a thread of the Prometheus library. They name nothing of the cluster.
+A thread of the Prometheus library serves the metrics in plain text on a separate port. The metrics contain no names
+from the cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from shim_client.probe import NoPortError
 
 
 class Leading(NamedTuple):
-    """The leadership of a shim: its epoch, and the seconds for which it may surely act. Both are 0 if it does not lead."""
+    """The leadership of a shim: its epoch, and the seconds for which it may surely act.
+
+    Epoch and seconds are 0 if the shim does not lead.
+    """
 
     epoch: int
     seconds_left: float
@@ -50,7 +54,7 @@ def served(address: str, leading: Callable[[], Leading | None]) -> Iterator[int]
 
     Raises NoPortError if the port cannot be opened.
 
-    ``leading`` is called in another thread for each request. It returns None for a shim without an election.
+    ``leading`` is called in another thread for each request. ``leading`` returns None for a shim without an election.
     """
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry()

@@ -3,8 +3,8 @@
 The service `""` reports that the process works. The service `readiness` reports that the core knows the whole
 cluster.
 
-With an election, the service `leader` reports whether this shim leads and the core knows everything. The other shims count as
-ready once they know the cluster.
+With an election, the service `leader` reports whether this shim leads and the core knows everything. A shim that does
+not lead counts as ready once it knows the cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAST_WORDS_SECONDS = 0.5
 
 
 class NoPortError(Exception):
-    """A health port that this process cannot open, because another process uses it or because of missing permission."""
+    """A port that this process cannot open, because another process uses it or because of missing permission."""
 
 
 class Probe:
@@ -45,11 +45,11 @@ class Probe:
         return port
 
     def say_ready(self, ready: bool) -> None:  # noqa: FBT001
-        """Set the answer for readiness from now on."""
+        """Set the answer of the service `readiness` from now on."""
         self._say(READINESS, serving=ready)
 
     def say_leads(self, leads: bool) -> None:  # noqa: FBT001
-        """Set the answer about the leader from now on."""
+        """Set the answer of the service `leader` from now on."""
         self._say(LEADER, serving=leads)
 
     def _say(self, service: str, *, serving: bool) -> None:

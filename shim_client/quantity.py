@@ -1,8 +1,8 @@
 """Kubernetes quantities, and counts and durations in annotations and settings, as exact whole numbers.
 
 The grammar is that of the API server (`resource.Quantity`): a signed decimal number, then one suffix or exponent. The
-suffix is binary (Ki .. Ei) or decimal (n u m k M G T P E); the exponent is decimal. All other texts are refused.
-Python's own `Decimal` would accept spaces, underscores, NaN, infinities and digits of other scripts.
+suffix is binary (Ki .. Ei) or decimal (n u m k M G T P E); the exponent is decimal. Every text in another form is
+refused. Python's own `Decimal` would accept spaces, underscores, NaN, infinities and digits of other scripts.
 
 Amounts finer than the requested unit are rounded up, as the API server rounds them (`Value`, `MilliValue`): 1n of cpu
 is one millicore.
@@ -103,7 +103,7 @@ def whole_units(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def milli_units(text: str) -> int:
-    """Return the amount in thousandths (millicores), rounded up."""
+    """Return the amount in thousandths of a unit (for cpu: millicores), rounded up."""
     return _scaled(text, 3)
 
 

@@ -47,7 +47,7 @@ from shim_client.state_machine.objects.configuration import QueuesChanged
 INBOX_MAX = 10_000
 """Maximum number of inputs that wait.
 
-When it is reached, cluster and core have to wait before they send more.
+When the maximum is reached, cluster and core have to wait before they send further inputs.
 """
 BEAT_SECONDS = 1.0
 """Seconds between ticks.
@@ -115,8 +115,9 @@ class Leadership(Protocol):
 class Shim:
     """The connection of one cluster with one core, or with the cores of several groups (design 7.6).
 
-    With `leadership` the shim watches the cluster from the beginning, and registers and acts once it is elected. When its term
-    ends, `run` ends. The next term needs another Shim, because this one does not know what other shims did meanwhile.
+    With `leadership` the shim watches the cluster from the beginning, and registers and acts once it is elected. When
+    the term of the shim ends, `run` ends. The next term needs another Shim object, because a Shim does not know the
+    actions of other shims in the meantime.
     """
 
     def __init__(
@@ -135,7 +136,10 @@ class Shim:
         self._applier = Applier(cluster, self._acted, volumes_ms=settings.volume_bind_ms)
         self._inbox: asyncio.Queue[_News] = asyncio.Queue(INBOX_MAX)
         self.leadership: Leadership | None = None
-        """The election that decides when this shim acts. None means that the shim acts from the beginning. Set it before `run`."""
+        """The election that decides when this shim acts.
+
+        None means that the shim acts from the beginning. Set this attribute before `run`.
+        """
         self._may_act = False
         self._is_warm = False
         self._term: Term | None = None
@@ -144,16 +148,16 @@ class Shim:
         self._foreign = ""
         """The core's reason for refusing a node of a partition that another manager owns.
 
-        Empty when there was no such refusal.
+        The text is empty when no node was refused for this reason.
         """
         self._untrusted: str | None = None
-        """Why no annotation of users counts, as it was logged last."""
+        """The last logged reason why the shim accepts no annotation that names a user; "" if it accepts some."""
         self._configured: ConfigurationAnswer | None = None
-        """The last answer to a queue configuration that was passed on."""
+        """The core's last answer to a queue configuration that was passed to `on_configured`."""
         self.on_configured: list[Callable[[ConfigurationAnswer], None]] = []
-        """Functions that are called with the core's answer to a queue configuration, when it differs from the last one."""
+        """Functions that are called with each new answer of the core to a queue configuration, unless it equals the last one."""
         self.on_live: list[Callable[[bool], None]] = []
-        """Functions that are called with True when the core knows everything, and with False when this ends."""
+        """Functions that are called with True when the core has confirmed all reports, and with False when a session ends."""
         self.on_warm: list[Callable[[], None]] = []
         """Functions that are called once, when every kind of object was listed."""
 
@@ -173,7 +177,10 @@ class Shim:
         await self._applier.finish(seconds)
 
     async def _act(self, tasks: asyncio.TaskGroup) -> None:
-        """Wait until this shim is elected, if there is an election. Then hold sessions with the core and carry out its decisions."""
+        """Wait until this shim is elected, if there is an election.
+
+        After the election, hold sessions with the core and carry out its decisions.
+        """
         if self.leadership is not None:
             self._term = await self.leadership.acquired()
             self._log.info("this shim leads", epoch=self._term.epoch)
@@ -184,7 +191,10 @@ class Shim:
             tasks.create_task(self._hold(name, connection))
 
     async def _hold(self, group: str, connection: Connection) -> None:
-        """Hold sessions with the cores of a group. If there are several groups, one that refuses the shim does not end the others."""
+        """Hold sessions with the cores of a group.
+
+        If there are several groups, a refusal by one group does not end the sessions with the other groups.
+        """
         log = self._log.bind(group=group) if group else self._log
         hearing = _Hearing(self, group, connection, log)
         while True:
@@ -208,10 +218,11 @@ class Shim:
         return all(one.group in self._connections for one in moves)
 
     async def _follow_moves(self, group: str, moves: Sequence[Move]) -> None:
-        """Report partitions to their new owners from now on, as a core of a group has named them (design 7.9).
+        """Report moved partitions to their new groups of cores from now on, as a core has named the moves (design 7.9).
 
-        The sessions with the former and the new owner of each partition end, and begin again with the new revisions of the table.
-        Of several moves of a partition the last one counts, and nothing ends for a move that another core has named before.
+        The sessions with the former and the new owner of each partition end, and begin again with the new revisions
+        of the table. If a partition moved several times, only the last move counts. A move that another core has
+        named before ends no session.
         """
         for one in {each.partition: each for each in moves}.values():
             former = self._mirror.owner(one.partition)
@@ -236,12 +247,13 @@ class Shim:
     async def _after(self, leadership: Leadership, term: Term, old: EpochOldError) -> Term:
         """Return the term with which to register after a core refused its epoch.
 
-        The core knows a higher epoch, which comes from an earlier lease or from another lease. While the process with that
-        epoch is connected, this shim waits. Otherwise this shim raises its own epoch above the one that the core knows.
+        The core knows a higher epoch, which comes from an earlier lease or from another lease. While the process with
+        that epoch is connected, this shim waits. If no process with that epoch is connected, this shim raises its own
+        epoch above the epoch that the core knows.
         """
         self._log.warning("the core knows another epoch", epoch=term.epoch, why=str(old))
         if term.epoch > old.known:
-            return term  # Raised meanwhile for the cores of another group.
+            return term  # The epoch was raised meanwhile, for the cores of another group.
         if old.is_connected:
             await asyncio.sleep(EPOCH_PAUSE_SECONDS)
             return term
@@ -266,7 +278,10 @@ class Shim:
         await self._inbox.put(_News(Link.REGISTERED, group=group))
 
     async def ended(self, group: str) -> None:
-        """Tell the state machine that a session has ended. When this returns, no report of that session can be sent any more."""
+        """Tell the state machine that a session has ended.
+
+        When this method returns, no report of the ended session can be sent any more.
+        """
         taken = asyncio.Event()
         await self._inbox.put(_News(Link.LOST, taken, group))
         await taken.wait()
@@ -298,7 +313,7 @@ class Shim:
 
     async def _acted(self, action: Action, error: ClusterError | None) -> None:
         if isinstance(error, FencedError):
-            return  # This shim ends, and the next one handles the rest.
+            return  # This shim ends, and the shim of the next term goes on from the state of the cluster.
         if error is not None and not isinstance(error, MissingError):
             self._log.warning("an action failed", action=repr(action), why=str(error))
         await self._inbox.put(_News(Outcome(action, error)))
@@ -340,7 +355,7 @@ class Shim:
                 hear(answer)
 
     def _tell_when_trusting(self) -> None:
-        """Log whether the annotations of users count, when that has changed."""
+        """Log whether the shim accepts annotations that name users, when that has changed."""
         flaw = self._mirror.identity_said()
         if flaw == self._untrusted:
             return
@@ -376,7 +391,7 @@ class Shim:
 
 
 class _Hearing:
-    """The listener of the connection to the cores of one group: it passes on what it hears, with the name of the group."""
+    """The listener of the connection to the cores of one group. The listener passes events and decisions to the shim."""
 
     def __init__(
         self, shim: Shim, group: str, connection: Connection, log: FilteringBoundLogger
@@ -386,7 +401,7 @@ class _Hearing:
         self._connection = connection
         self._log = log
         self._skipped: dict[str, str] = {}
-        """Why each core was skipped, as it was logged last."""
+        """The last logged reason why each core was skipped."""
 
     async def registered(self, core: str) -> None:
         """Tell the state machine that a session with a core began."""
@@ -395,7 +410,7 @@ class _Hearing:
         await self._shim.begun(self._group)
 
     async def resumed(self, core: str, why: str) -> None:
-        """Log that the session continues at another core. The state machine need not know."""
+        """Log that the session continues at another core. The state machine is not informed, because its session continues."""
         self._skipped.clear()
         self._log.warning("the session continues at another core", core=core, why=why)
 

@@ -16,7 +16,7 @@ UNKNOWN_DEFAULT = (
     "say it: --classes FILE or --priority N"
 )
 RESOLVED = ("priority", "priorityClassName", "preemptionPolicy")
-"""Fields that the API server writes into a pod after looking up its class."""
+"""Fields that the API server writes into a pod after it has looked up the pod's PriorityClass."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Classes:
     )
 
     def add(self, document: Document) -> None:
-        """Add a PriorityClass. Raises Fault if it lacks a name, or if its value is not a whole number."""
+        """Add a PriorityClass. Raises Fault for a class without a name, or with a value that is not a whole number."""
         value = document.item.get("value", 0)
         try:
             name = read_priority_class(document.item).name
@@ -45,7 +45,8 @@ class Classes:
     def resolves(self, spec: Mapping[str, Any]) -> bool:
         """Return whether the pod's priority follows from the known classes.
 
-        This is so if the pod's class is known, or if the pod names no class and there is a global default class.
+        The priority follows if the pod's class is known, or if the pod names no class and there is a global default
+        class.
         """
         name = spec.get("priorityClassName")
         if name:
@@ -55,8 +56,8 @@ class Classes:
     def otherwise(self, spec: Mapping[str, Any], pod: Document) -> dict[str, Any]:
         """Return priority, class and preemption policy of a pod whose priority does not follow from the known classes.
 
-        The option `--priority` takes precedence over the priority that is written in the pod. If both are missing, the
-        priority is 0. Raises Fault if both are missing and the pod names an unknown class.
+        The option `--priority` takes precedence over the priority that is written in the pod. If both priorities are
+        missing, the priority is 0. Raises Fault if both priorities are missing and the pod names an unknown class.
         """
         name, written = spec.get("priorityClassName"), spec.get("priority")
         value = written if self.options.priority is None else self.options.priority
@@ -69,7 +70,10 @@ class Classes:
         return {**found, "priorityClassName": name} if name else found
 
     def source(self, spec: Mapping[str, Any]) -> str:
-        """Return where the pod's priority comes from and, when it is only assumed, how to set another one."""
+        """Return where the pod's priority comes from.
+
+        When the priority is only assumed, the text also says how to set another priority.
+        """
         name = spec.get("priorityClassName")
         if self.resolves(spec):
             if name:

@@ -15,9 +15,12 @@ WHERE = "argument FILE"
 STANDARD_INPUT = Path("-")
 TIMESTAMP = "tag:yaml.org,2002:timestamp"
 DEPTH_MAX: Final = 100
-"""Largest depth of nested mappings and lists. The parser needs stack for each level, and its end is that of the process."""
+"""Largest depth of nested mappings and lists.
+
+The parser needs stack memory for each level, and a stack overflow ends the process.
+"""
 REPEATED_MAX: Final = 100_000
-"""Largest number of values that the aliases of a text repeat, each as often as its values would be written without aliases."""
+"""Largest number of values that the aliases of a text stand for. Each alias counts all values of the node that it names."""
 
 
 class Loader(yaml.CSafeLoader):
@@ -104,7 +107,7 @@ def _documents(text: str, name: str) -> Iterator[Document]:
 
 
 def _check_depth(text: str, name: str) -> None:
-    """Raise Fault for a text that is nested too deeply, by its parse events, because making nodes is recursive."""
+    """Raise Fault for a text that is nested too deeply. The check reads the parse events, because making nodes is recursive."""
     depth = 0
     for event in yaml.parse(text, Loader=Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -125,12 +128,12 @@ def _line(item: yaml.Event | yaml.Node) -> int:
 
 @dataclass(slots=True)
 class _Aliases:
-    """The number of values that the aliases of a document repeat, with its limit."""
+    """The count of the values that the aliases of a document stand for, and the check of this count against REPEATED_MAX."""
 
     name: str
     repeated: int = 0
     known: dict[yaml.Node, tuple[int, int] | None] = field(default_factory=dict)
-    """The number of values and of levels of a node, with those of its aliases; None while they are counted."""
+    """The number of values and of levels of each node, its aliases included; None while they are being counted."""
 
     def check(self, node: yaml.Node) -> tuple[int, int]:
         """Return the number of values and levels of a node. Raises Fault if aliases repeat too much, or lead in a circle.

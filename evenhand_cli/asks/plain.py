@@ -55,7 +55,7 @@ class PlainAsk(BaseModel):
     job_key: str = ""
     job_members: Annotated[int, Field(ge=0, le=100_000)] = 0
     preemptible: bool | None = None
-    """True is lendable, False is firm; when the field is not set, the partition decides (J2)."""
+    """True means a lendable pod, False a firm pod. When the field is not set, the setting of the partition decides (J2)."""
     can_preempt: bool | None = None
 
 
@@ -127,8 +127,8 @@ def _simulated(
 ) -> simulate_pb2.SimulatedAsk:
     """Return the ask to simulate.
 
-    The option `--queue` takes precedence. A queue that is written as a whole path is used as it is. Any other name is
-    passed to the placement rules.
+    The option `--queue` takes precedence. A queue that is written as a whole path is used unchanged. Any other queue
+    name is passed to the placement rules.
     """
     queue = options.queue or (written.queue if f"{written.queue}.".startswith("root.") else "")
     return simulate_pb2.SimulatedAsk(queue=queue, ask=message, application=application)

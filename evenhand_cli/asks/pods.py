@@ -32,7 +32,7 @@ WORKLOADS = (
 """The kinds of workloads. All pods of a workload are simulated."""
 PER_NODE = "DaemonSet"
 RENEWED = ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
-"""Fields of a pod that are set when it is submitted."""
+"""Fields of a pod that an API server sets when the pod is submitted."""
 UNJUDGED = "volumes, affinity between pods and spread are not judged by a simulation"
 GATED = "its scheduling gates are taken as open"
 
@@ -154,7 +154,7 @@ def _asked(
 
 
 def _notes(facts: PodFacts, spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a note on each part of the manifest that the simulation does not follow."""
+    """Yield a note on each part of the manifest that the simulation ignores."""
     yield from facts.problems
     scheduler = spec.get("schedulerName")
     if scheduler not in SETTINGS.scheduler_names:

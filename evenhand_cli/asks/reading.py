@@ -39,7 +39,9 @@ def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading
 def asks_of(
     found: list[Document], name: str, options: Options, more: Iterable[Document] = ()
 ) -> Reading:
-    """Return the asks of objects in their order; `name` names them in messages, `more` has further PriorityClasses.
+    """Return the asks of objects in their order.
+
+    `name` is the name of the text in messages, and `more` has further PriorityClasses.
 
     Raises Fault if an object is invalid, or if no ask is found.
     """

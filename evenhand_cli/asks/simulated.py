@@ -1,4 +1,4 @@
-"""An ask to simulate: its message, the name that users see, and notes about parts of its manifest that the simulation does not follow."""
+"""An ask to simulate: its message for the core, its name for users, and notes about ignored parts of its manifest."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """An ask to simulate. `notes` tell which parts of its manifest the simulation does not follow."""
+    """An ask to simulate. `notes` name the parts of its manifest that the simulation ignores."""
 
     message: simulate_pb2.SimulatedAsk
     partition: str

@@ -1,4 +1,4 @@
-"""The commands `evenhand cluster ...`: they change and show a running embedded cluster."""
+"""The commands `evenhand cluster ...`: changes of a running embedded cluster, and views of its objects."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -399,7 +399,7 @@ def _outcome(one: pb.ObjectResult) -> str:
 def _advice(
     client: Client, missing: list[pb.ObjectReference]
 ) -> Callable[[pb.ObjectReference], str]:
-    """Return a function that returns advice on a missing object, such as names that are near.
+    """Return a function that returns advice on a missing object, such as similar names.
 
     The names are read from the cluster now.
     """
@@ -413,9 +413,10 @@ def _advice(
 
 
 def _references(words: list[str], file: Path | None, namespace: str) -> list[pb.ObjectReference]:
-    """Return the objects that words or a file name.
+    """Return the objects that are named by words or described in a file.
 
-    Raises Fault if both or neither are given, if there is no such kind, or if the file cannot be read.
+    Raises Fault if words and a file are given, or neither of the two. Also raises Fault for an unknown kind, or for a
+    file that cannot be read.
     """
     if bool(words) == (file is not None):
         raise Fault(
@@ -445,7 +446,7 @@ def _reference(kind: str, namespace: str, name: str) -> pb.ObjectReference:
 def _one(words: list[str]) -> tuple[str, str]:
     """Return kind and name of the one object that the words name.
 
-    Raises Fault if there is no such kind, or not exactly one name.
+    Raises Fault for an unknown kind, or if the words do not have exactly one name.
     """
     kind, names = target_of(words)
     if len(names) != 1:

@@ -199,7 +199,7 @@ class _How(NamedTuple):
 def _put_in_force(
     core: Core, read: QueuesText, source: str, base: Base, how: _How, *, shown: str
 ) -> None:
-    """Apply a text, or with `--dry-run` show what it would change. Exits with code 1 when it is not applied."""
+    """Apply a text, or with `--dry-run` show what it would change. The command exits with code 1 when the text is not applied."""
     dry_run, whole, ignore, output = how
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     request = config_pb2.ApplyRequest(
@@ -276,7 +276,7 @@ def in_force(core: Core, output: Output = Form.TABLE) -> None:
 
 
 def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
-    """Yield lines that say which configuration is in force, who applied it and when.
+    """Yield lines that say which configuration is in force, which user applied it, and when.
 
     The lines also say whether the configuration survives a restart.
     """
@@ -293,10 +293,10 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
 
 
 def _now(core: Core) -> Base:
-    """Return the revision in force as the base of an apply.
+    """Return the revision in force as the base of a change.
 
-    With this base, the changes that are shown are exactly those that the apply makes. The request is the same as that
-    of `evenhand version`, because the role of a shim may send it, too.
+    If a change names this revision as its base, the core makes exactly the changes that were shown. The request is
+    the request of `evenhand version`, because the role of a shim may send this request, too.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     answer = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
@@ -349,7 +349,7 @@ def _tried(
     *,
     whole: bool,
 ) -> RenderableType:
-    """Return the consequences of a configuration, followed by its differences from the one in force."""
+    """Return the consequences of a configuration, followed by its differences from the configuration in force."""
 
     def form(detail: forecasts.Detail | None) -> Group:
         return Group(

@@ -328,7 +328,7 @@ def _unknown(core: Core, decision: str) -> Fault:
 
 
 def _follow(core: Core, wanted: pb.ListDecisionsRequest, count: int, output: Form) -> None:
-    """Write the changes of decisions since the requested instant, and new ones as they occur.
+    """Write the changes of decisions since the requested instant, and further changes as they occur.
 
     End after `count` changes; 0 means no limit. Raises Fault when the core ends the stream.
     """

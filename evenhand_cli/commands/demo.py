@@ -49,7 +49,7 @@ LIMIT_S = 600.0
 STOP_MS = 500
 """Milliseconds that a deleted pod takes to end, at most its grace period.
 
-In this time people can see it end.
+In this time users can see on the screen that the pod is ending.
 """
 QUEUES_MAX = 60
 """Maximum number of queues on the last screen, whose height is not limited."""
@@ -164,7 +164,7 @@ def core_of(
 
 
 def example_cluster() -> Path:
-    """Return the directory of the example cluster. Raises Fault where it is not installed."""
+    """Return the directory of the example cluster. Raises Fault where the example cluster is not installed."""
     above = Path(evenhand_cli.__file__).parent.parent
     for directory in (above / PACKED, above / EXAMPLE):
         if directory.is_dir():
@@ -196,7 +196,7 @@ async def _demonstrate(plan: Plan, output: Form) -> tuple[Progress, Outcome]:
 
 
 def _ending(progress: Progress, outcome: Outcome, console: Console) -> RenderableType:
-    """Return the summary; when no live screen was shown, the last screen precedes it."""
+    """Return the summary. When no live screen was shown, put the last screen before the summary."""
     summary = outcome_picture(outcome, console.width)
     if console.is_terminal:
         return Group(Text(), summary)

@@ -1,4 +1,4 @@
-"""The command `evenhand events`: the events that the core holds, and new ones as they come."""
+"""The command `evenhand events`: the events that the core keeps in memory, and new events as they occur."""
 
 import enum
 from collections import deque
@@ -98,7 +98,7 @@ def events(
 
 
 def _list(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
-    """Write all events that the core holds, or the last `count` of them."""
+    """Write all events that the core keeps in memory, or the last `count` of them."""
     stub = watch_pb2_grpc.WatchServiceStub(core.channel)
     held: deque[watch_pb2.EventRecord] = deque(maxlen=count or None)
     for answer in core.follow(stub.WatchEvents, request, timeout_s=core.timeout_s):
@@ -116,7 +116,7 @@ def _given(since: int) -> str:
 
 
 def _follow(core: Core, request: watch_pb2.WatchEventsRequest, count: int, output: Form) -> None:
-    """Write events as they come; end after `count` of them, 0 means no limit. Raises Fault when the core ends the stream."""
+    """Write events as they occur. End after `count` events; 0 means no limit. Raises Fault when the core ends the stream."""
     stub = watch_pb2_grpc.WatchServiceStub(core.channel)
     seen = 0
     for answer in core.follow(stub.WatchEvents, request):

@@ -1,6 +1,6 @@
 """The command `evenhand explain`.
 
-It says why an ask waits, where a pod runs, what is set for a queue, or what a rule says.
+The command shows why an ask waits, where a pod runs, the settings of a queue, or the text of a rule.
 """
 
 import re
@@ -172,7 +172,7 @@ def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
 def _near_rules(name: str) -> str:
     """Return a hint: the rules whose ids begin with the same letter as this name.
 
-    When there are none, return the letters of all rule ids.
+    When no rule id begins with the letter of the name, return the letters of all rule ids.
     """
     alike = [one for one in rules() if one[0] == name[0]]
     if alike:
@@ -181,7 +181,7 @@ def _near_rules(name: str) -> str:
 
 
 def _are_running(pods: list[inspect_pb2.Allocation]) -> bool:
-    """Return whether there are several pods, and each of them has a node."""
+    """Return whether there are several pods, and all these pods have a node."""
     return len(pods) > 1 and all(one.state in WITH_NODE for one in pods)
 
 
@@ -203,7 +203,7 @@ def _show_workload(
     answers = [_explained(core, one.allocation_key, first.partition) for one in looked_at]
     bare = name.rpartition("/")[2]
     is_gang = any(one.job_key == bare for one in pods)
-    # Without a placement the pod has ended since it was listed.
+    # An answer without a placement means that the pod has ended since it was listed.
     answers = [one for one in answers if one.HasField("placed")] or [first]
     found = Workload(name, is_gang, pods, answers)
     show(
@@ -214,7 +214,7 @@ def _show_workload(
 
 
 def _say_of_whom(pods: list[inspect_pb2.Allocation]) -> None:
-    """Say on the error stream which of several pods the answer explains, and how many of these pods wait."""
+    """Print on the error stream which of several pods the answer explains, and how many of these pods wait."""
     for key in speaking(pods):
         waiting = sum(one.state in WAITING_STATES for one in pods)
         speaks = next(one for one in pods if one.allocation_key == key)
@@ -251,13 +251,14 @@ def _unknown(
 def _is_sibling(name: str, asked: str) -> bool:
     """Return whether two names differ only in numbers.
 
-    The pods of one workload have such names, which are therefore not offered as corrections of a misspelling.
+    The pods of one workload have names that differ only in numbers. Such names are not offered as corrections of a
+    misspelling.
     """
     return "/" in asked and name != asked and NUMBERS.sub("", name) == NUMBERS.sub("", asked)
 
 
 def _memory(core: Core) -> str:
-    """Return since when the core has recorded decisions, and where earlier ones can be found.
+    """Return since when the core has recorded decisions, and where earlier decisions can be found.
 
     Return "" if the core does not answer.
     """
@@ -304,5 +305,5 @@ def _names(
     try:
         listed = every(core, stub.ListNodes, nodes, lambda page: page.nodes)
     except Fault:
-        return  # A viewer may not see nodes, so that the name can only be one of those above.
+        return  # A viewer may not see nodes, so that only the names above are yielded.
     yield from (node.node_id for node in listed)

@@ -1,7 +1,7 @@
 """Options that narrow a listing.
 
-When a listing is empty, the names in its options are checked: a name that does not exist is a fault. An empty listing
-is a correct answer for an existing queue, and would be wrong for a misspelled one.
+When a listing is empty, the names in its options are checked: a name that does not exist is a fault. For an existing
+queue, an empty listing is a correct answer; for a misspelled name, an empty listing would mislead the user.
 """
 
 import re
@@ -90,14 +90,14 @@ PriorityRange = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """An option of `KNOWN`, such as `--queue`, with its value, which is empty when the option was not given."""
+    """An option of `KNOWN`, such as `--queue`, with its value. The value is empty when the option was not given."""
 
     option: str
     value: str
 
 
 def check_filters(core: Core, partition: str, *filters: Filter) -> None:
-    """Raise Fault for the first filter whose value is not the name of an existing object, or not a reason."""
+    """Raise Fault for the first filter with an unknown value: the name of no existing object, or an unknown reason."""
     for one in filters:
         if one.value:
             _check(one, KNOWN[one.option](core, partition), core, partition)

@@ -112,7 +112,7 @@ def health(
 
 
 def _checked(core: Core, service: str = "") -> health_pb2.HealthCheckResponse:
-    """Return the health service's answer about a service, or about the whole core.
+    """Return the answer of the core's health service about a service name; the empty name means the whole core.
 
     Raises Fault if the core does not answer or refuses.
     """
@@ -124,7 +124,7 @@ def _checked(core: Core, service: str = "") -> health_pb2.HealthCheckResponse:
 
 
 def _serves(core: Core, service: str) -> bool | None:
-    """Return whether a service of the health service serves, or None if the core does not know the service."""
+    """Return whether the health service reports a service name as serving; None if the core does not know the name."""
     try:
         answer = _checked(core, service)
     except Fault:  # An older core.
@@ -133,7 +133,7 @@ def _serves(core: Core, service: str) -> bool | None:
 
 
 def _standing(leads: bool | None, current: bool | None) -> str:
-    """Return whether the core leads, as the end of a phrase."""
+    """Return the end of a phrase that says whether the core leads or follows."""
     if leads is None:
         return ""
     if leads:
@@ -142,7 +142,7 @@ def _standing(leads: bool | None, current: bool | None) -> str:
 
 
 def _info(core: Core) -> inspect_pb2.ServerInfoResponse:
-    """Return the core's information about its managers, or empty information if the core does not give it to this user."""
+    """Return the core's information about its managers, or an empty answer if this user may not read the information."""
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         return core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
@@ -151,7 +151,7 @@ def _info(core: Core) -> inspect_pb2.ServerInfoResponse:
 
 
 def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
-    """Return a line that says whether a manager is connected, and when the core last heard from it."""
+    """Return a line that says whether a manager is connected, and when the core last received a message from the manager."""
     if one.away:
         return f"manager {one.rm_id} away for {span(now - one.away_since_ms)}"
     is_synced = one.sync_state == inspect_pb2.SYNC_STATE_SYNCED
@@ -163,8 +163,8 @@ def _manager(one: inspect_pb2.ManagerInfo, now: int) -> str:
 def _manager_state(core: Core, manager: str) -> str:
     """Return the state of a resource manager in the core: `synced`, `syncing`, `away` or `unknown`.
 
-    A manager is `away` after 5 s without an open stream. A manager that is not registered is `unknown`, and so is one
-    that the user may not see.
+    A manager is `away` after 5 s without an open stream. A manager is `unknown` if it is not registered, or if the
+    user may not see it.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     info = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())

@@ -140,7 +140,7 @@ def query(
 
 
 def _files(file: Path) -> list[Path]:
-    """Return the files of a log. Raises Fault if there is none."""
+    """Return the files of a log. Raises Fault if the log has no file."""
     files = files_of(file)
     if not files:
         advice = "name the FILE of `evenhand serve --decision-log FILE`"

@@ -1,4 +1,4 @@
-"""The command `partition move`: it moves a partition from one running group of cores to another one (design 7.9)."""
+"""The command `partition move`: the move of a partition from one running group of cores to another group (design 7.9)."""
 
 import time
 from contextlib import suppress
@@ -18,9 +18,9 @@ from evenhand_cli.output import Form, Output, show
 from evenhand_cli.spread_channel import SpreadChannel
 
 LOOK_S: Final = 0.02
-"""The seconds between two questions whether the new owner decides."""
+"""The seconds between two checks whether the new owner decides for the partition."""
 LOOKS_MAX: Final = 3_000
-"""The number of such questions, for about a minute."""
+"""The maximum number of checks whether the new owner decides. All these checks take about a minute."""
 EXPORT_S: Final = 60.0
 """The longest time, in seconds, in which the former owner sends the copy."""
 _AGAIN: Final = "run the command again: it goes on where the move stands"
@@ -31,7 +31,7 @@ def _seconds() -> float:
 
 
 class _Group(NamedTuple):
-    """A group of cores: its row of the new table, the core that decides, and how the partition stands there."""
+    """A group of cores: its row of the new table, the core that decides, and this core's answer about the move."""
 
     row: CoreGroup
     core: Core
@@ -43,7 +43,7 @@ class _Group(NamedTuple):
         return self.core.ask(getattr(self.stub, method), request)
 
     def look(self, name: str) -> "_Group":
-        """Return the group with what its core says of the partition now."""
+        """Return the group with its core's present answer about the move of the partition."""
         return self._replace(found=self.ask("GetMove", pb.GetMoveRequest(partition=name)))
 
 
@@ -107,7 +107,7 @@ def _told(name: str, to: str, paused: int | None) -> str:
 
 
 class _Steps:
-    """The steps of one move. Each looks first whether it was done before."""
+    """The steps of one move. Each step first checks whether an earlier run of the command has done it."""
 
     def __init__(self, core: Core, spread: SpreadChannel, name: str, to: str) -> None:
         self._core = core
@@ -117,7 +117,7 @@ class _Steps:
         self._to = to
 
     def run(self, *, print_table: bool) -> int | None:
-        """Move the partition. Return for how many milliseconds it was paused, None if there was nothing to do.
+        """Move the partition. Return for how many milliseconds the partition was paused; None if there was nothing to do.
 
         Raises Fault if no group has the partition, if a core refuses or does not answer, if the cores and the file have
         different tables, or if another command is changing the file.
@@ -175,7 +175,10 @@ class _Steps:
         return round((_seconds() - began) * 1000)
 
     def _group(self, table: CoreTable, name: str) -> _Group:
-        """Return a group. Raises Fault if no core of it answers, or if the core has no table."""
+        """Return a group with its core's answer about the move.
+
+        Raises Fault if no core of the group answers, or if the core has no table.
+        """
         row = next(one for one in table.groups if one.name == name)
         address, channel = self._spread.reached(row)
         core = replace(self._core, address=address, channel=channel)
@@ -183,7 +186,9 @@ class _Steps:
         return _Group(row, core, stub, pb.GetMoveResponse()).look(self._name)
 
     def _group_if_there(self, table: CoreTable, name: str) -> _Group | None:
-        """Return a group. If the file already names the new owner and this group is away, say so and return None.
+        """Return a group.
+
+        If the file already names the new owner and no core of this group answers, print this and return None.
 
         Raises Fault if the file does not name the new owner yet and no core of the group answers, or if its core has no table.
         """
@@ -196,9 +201,10 @@ class _Steps:
             return None
 
     def _source(self, new: CoreTable, target: _Group) -> _Group | None:
-        """Return the group that decides for the partition until it moves, None if no other group than the target has it.
+        """Return the group that decides for the partition until the move; None if only the target group has the partition.
 
-        Raises Fault if that group has another table than the file, or if the group that the file names as the owner is away.
+        Raises Fault if the group that decides has another table than the file, or if no core of the owner according
+        to the file answers.
         """
         owner = self._old.owner(self._name).name
         for row in new.groups:
@@ -228,7 +234,7 @@ class _Steps:
         return None
 
     def _check_moved(self, target: _Group) -> None:
-        """Raise Fault if the move that the table already has, away from this group, was not completed."""
+        """Raise Fault if the table already has an earlier move of the partition away from this group that was not completed."""
         found = target.found
         revision = found.revision if found.state == "owned" else found.next_revision
         if revision != target.row.revision:
@@ -240,7 +246,10 @@ class _Steps:
             )
 
     def _copy(self, source: _Group, target: _Group) -> None:
-        """Stop the former owner, and give the new one a copy. Raises Fault if one of the two refuses or does not answer."""
+        """Stop the former owner, and send the new owner a copy of the partition.
+
+        Raises Fault if a core of these groups refuses or does not answer.
+        """
         parts = self._exported(source)
         for at, part in enumerate(parts):
             request = pb.ImportPartitionRequest(
@@ -262,9 +271,9 @@ class _Steps:
         return [one.part for one in answers]
 
     def _write(self, new: CoreTable, *, print_table: bool) -> None:
-        """Write the new table to the file, or print it. After this step the command no longer gives the move up.
+        """Write the new table to the file, or print the new table. After this step the command no longer gives up the move.
 
-        Raises Fault if the file has changed, or if it cannot be written.
+        Raises Fault if the file has changed or cannot be written.
         """
         if print_table:
             typer.echo(table_changes.text_of(new), nl=False)
@@ -283,9 +292,9 @@ class _Steps:
             ) from error
 
     def _complete(self, source: _Group, target: _Group) -> None:
-        """Let the former owner drop the partition. Raises Fault if its core refuses or does not answer."""
+        """Let the former owner drop the partition. Raises Fault if the former owner's core refuses or does not answer."""
         if source.found.state != "leaving" and target.found.state == "owned":
-            self._exported(source)  # The former owner has to stop first; the new one needs no copy.
+            self._exported(source)  # The former owner has to stop first. No new copy is needed.
         request = pb.CompleteMoveRequest(
             partition=self._name,
             to=self._to,
@@ -295,7 +304,7 @@ class _Steps:
         source.ask("CompleteMove", request)
 
     def _wait(self, target: _Group) -> None:
-        """Wait until the new owner decides. Raises Fault if no manager reports the partition to it."""
+        """Wait until the new owner decides. Raises Fault if no manager reports the partition to the new owner."""
         for _ in range(LOOKS_MAX):
             found = target.look(self._name).found
             if found.state == "owned" and found.synced:
@@ -308,7 +317,7 @@ class _Steps:
         )
 
     def _give_up(self, holder: _Group, table: CoreTable) -> None:
-        """Give up a move that the file does not have. Raises Fault if the other group has taken the partition already."""
+        """Give up a move that is not in the file yet. Raises Fault if the new owner has taken over the partition already."""
         other = None
         if any(one.name == holder.found.other for one in table.groups):
             with suppress(Fault):
@@ -325,7 +334,7 @@ class _Steps:
         terminal.say(f"the move to cores {holder.found.other} was given up")
 
     def _forget(self, one: _Group, owner: _Group) -> None:
-        """Let a group forget a copy of a partition that its owner did not give away in time."""
+        """Let a group delete its copy of a partition, because the owner did not complete the move in time."""
         if one.found.other == owner.row.name:
             one.ask("CancelMove", pb.CancelMoveRequest(partition=self._name))
             terminal.say(f"the move to cores {one.row.name} was given up")
@@ -344,7 +353,7 @@ partition.command("move")(move)
 
 @partition.callback()
 def _only_group() -> None:
-    """Keep `move` a command of a group, although it is the only one."""
+    """Make `move` a subcommand of `partition`, although the group has no other command."""
 
 
 def _is_taken(source: _Group, target: _Group) -> bool:

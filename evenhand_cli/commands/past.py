@@ -1,6 +1,9 @@
-"""Requests to the history by commands about the present. They ask for earlier runs and old decisions, which the core does not have in memory.
+"""Requests to the history by commands about the present.
 
-If the core has no history or cannot read it, or if the user's role may not see it, commands answer without the history.
+The requests are for earlier runs of the core and old decisions, which the core does not have in memory.
+
+If the core has no readable history, or if the user's role may not see the history, commands answer without the
+history.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,7 +30,7 @@ def started_ms(core: Core) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Decisions of the history, oldest first. ``is_cut`` says that earlier ones of the last day were left out."""
+    """Decisions of the history, oldest first. ``is_cut`` says that earlier decisions of the last day were left out."""
 
     decisions: Sequence[decisions_pb2.Decision] = ()
     is_cut: bool = False
@@ -36,9 +39,9 @@ class Past:
 def past_decisions(
     core: Core, wanted: decisions_pb2.ListDecisionsRequest, known: Collection[str]
 ) -> Past:
-    """Return the decisions that match a request and are not among the known ones. Return none without a history.
+    """Return the decisions that match a request and are not among the known decisions. Without a history, return no decisions.
 
-    Without a start in the request, these are the latest `PAST_MAX` of the last day.
+    If the request names no start, return at most the latest `PAST_MAX` decisions of the last day.
     """
     request = pb.ListPastDecisionsRequest(
         partition=wanted.partition,
@@ -101,7 +104,7 @@ def as_lost_work(found: pb.GetPastLostWorkResponse) -> reports_pb2.GetLostWorkRe
 
 
 def from_history(past: Past, started: int, *, of_last_day: bool) -> str:
-    """Return the note that says how many decisions of a listing are from the history, and how to get more of them."""
+    """Return the note that says how many decisions of a listing come from the history, and how to list more decisions."""
     count = f"{'the latest ' if past.is_cut else ''}{plural(len(past.decisions), 'decision')}"
     if all(one.at_ms < started for one in past.decisions):
         which = f"{count} made before the core was started at {instant(started)}"

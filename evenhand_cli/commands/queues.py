@@ -133,7 +133,7 @@ def queues(
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """The requested part of the tree, with the limits of the queues above it."""
+    """The requested part of the tree of queues, with the limits of the queues above this part."""
 
     whole: inspect_pb2.QueueTree
     root: inspect_pb2.Queue
@@ -146,7 +146,7 @@ class _Tree:
         return plain(self.whole) | {"root": plain(self.root)}
 
     def names(self) -> Iterator[str]:
-        """Yield the queue paths from the root down."""
+        """Yield the paths of the queues, parents before their children."""
         return (row.queue.path for row in picture.rows(self.root, self.limits))
 
     def picture(self, console: Console, *, headers: bool) -> RenderableType:
@@ -159,7 +159,7 @@ class _Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The choice of queues, and the form in which they are shown."""
+    """The choice of queues, and the form in which the chosen queues are shown."""
 
     path: str
     shape: Shape
@@ -200,7 +200,7 @@ def _unmet(core: Core, partition: str, path: str, output: Form, *, whole: bool) 
 def _name_pods(core: Core, answer: reports_pb2.GetUnmetGuaranteesResponse) -> None:
     """Replace the keys of pods in an answer, in place, by the names of the pods.
 
-    A key without a known name stays.
+    If a name is not known, the key stays.
     """
     asks = [one for queue in answer.queues for one in queue.asks]
     if not any(UUID.search(text) for one in asks for text in _texts(one)):
@@ -227,10 +227,9 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 def below(
     root: inspect_pb2.Queue, capacity: Mapping[str, int], path: str
 ) -> tuple[inspect_pb2.Queue, Mapping[str, int]]:
-    """Return the queue at a path (the root for an empty path).
+    """Return the queue at a path (the root for an empty path), and the limits of the queues above this queue.
 
-    Also return the limits of the queues above it. Raises Fault if there is no such queue. The fault
-    names near matches if there are any.
+    Raises Fault if there is no such queue. The fault names near matches if there are any.
     """
     found = list(picture.rows(root, capacity))
     for row in found:

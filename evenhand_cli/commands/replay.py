@@ -1,4 +1,4 @@
-"""The command `evenhand replay`: it gives the recorded input of a core to another core, and compares the decisions."""
+"""The command `evenhand replay`: it passes the recorded input of a core to another core, and compares the decisions."""
 
 import traceback
 from collections.abc import Callable, Iterator
@@ -84,7 +84,7 @@ class Sinks:
     def take(self, entry: Entry) -> None:
         """Count an entry.
 
-        Write it if there is an output, and compare it with the recorded log if there is one.
+        Write the entry if there is an output, and compare the entry with the recorded log if there is one.
         """
         self.entries += 1
         if self.out is not None:
@@ -107,7 +107,7 @@ class Outcome:
 
     @property
     def same(self) -> bool:
-        """Return whether the replay made the decisions of the recorded core, as far as the record shows.
+        """Return whether the replay made the same decisions as the recorded core, as far as the record has these decisions.
 
         Return False if the core failed.
         """
@@ -242,7 +242,7 @@ def progress(trace: Path) -> Iterator[Callable[[int], None]]:
 def _run(outcome: Outcome, trace: Path, tell: Callable[[int], None]) -> CoreFailedError | None:
     """Replay the trace.
 
-    Return the error in the core that ended the replay, or None.
+    Return the error in the core that ended the replay, or None if the replay reached its end.
     """
     try:
         for entry in outcome.replay.entries(tell):
@@ -277,7 +277,7 @@ def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainRes
 def _key_of(outcome: Outcome, name: str) -> str:
     """Return the key of the ask or allocation whose pod has this name at the end.
 
-    Return the name itself when there is none.
+    Return the name itself when no pod has this name.
     """
     for known, state in outcome.replay.core.state.partitions.items():
         names = outcome.decisions.names(known)
@@ -291,7 +291,8 @@ def _key_of(outcome: Outcome, name: str) -> str:
 class Instant:
     """The clock of a replay.
 
-    The explain service gets it in place of the loop that drives a running core, of which it needs only the clock.
+    The explain service gets this object instead of the pump, the loop that drives a running core, because the service
+    uses only the pump's clock.
     """
 
     ms: int

@@ -1,4 +1,7 @@
-"""The commands `replication` and `follow`. They say which core decides, and whether another version of Evenhand would decide the same."""
+"""The commands `replication` and `follow`.
+
+The commands show which core decides, and whether another version of Evenhand would make the same decisions.
+"""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -80,7 +83,7 @@ def replication(
 
 
 def _hand_over(core: Core, to: str, output: Form) -> None:
-    """Let the core that decides hand over, and show to which follower.
+    """Let the core that decides hand over to a follower, and show the name of this follower.
 
     Raises Fault for a connection to several groups of cores, or if the core does not answer or refuses.
     """
@@ -101,7 +104,8 @@ def _hand_over(core: Core, to: str, output: Form) -> None:
 def _show(core: Core, output: Form) -> None:
     """Show the state of each core.
 
-    Raises Fault if the only core does not answer. Raises typer.Exit if one of several is away, or if a core decided otherwise.
+    Raises Fault if the only core does not answer. Raises typer.Exit if one of several cores does not answer, or if a
+    follower made another decision.
     """
     found: dict[str, pb.GetReplicationResponse] = {}
     away: list[Text] = []
@@ -122,7 +126,10 @@ def _show(core: Core, output: Form) -> None:
 
 
 def _each_core(core: Core) -> Iterator[tuple[str, Core]]:
-    """Yield the core that each group's requests go to, with the name of the group; one core without a name if there is no table."""
+    """Yield for each group the core to which requests are sent, with the group's name.
+
+    Without a table, yield one core with an empty name.
+    """
     spread: object = core.channel
     if not isinstance(spread, SpreadChannel):
         yield "", core
@@ -255,7 +262,7 @@ def _is_time_up(fault: Fault, seconds: float | None) -> bool:
 
 
 class _Watch:
-    """A core in this process that gets the input of another core, with the totals of the comparison."""
+    """A core in this process that gets the input of another core, and the totals of the comparison of their decisions."""
 
     def __init__(self) -> None:
         self.feed = Feed(Deciding(), metadata.version("evenhand"))
@@ -265,7 +272,7 @@ class _Watch:
 
     @property
     def difference(self) -> str:
-        """The first difference between the two cores; empty if there is none yet."""
+        """The first difference between the decisions of the two cores; empty if there is no difference yet."""
         return self._applier.difference
 
     def take(self, response: pb.FollowResponse) -> None:

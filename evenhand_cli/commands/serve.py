@@ -392,7 +392,8 @@ def serve(
     if cores is None:
         refuse_without("--cores", group=group, moved_from=str(moved_from or ""))
     if console:
-        # A console beside a core with TLS would need an identity of its own: `evenhand console` has the options for it.
+        # For a core with TLS, the console would need a separate identity: `evenhand console` has the options for
+        # this.
         refuse_together("--console", tls_cert=str(tls_cert or ""))
     access = Access(insecure, tls_cert, tls_key, tls_client_ca, tokens, roles)
     logs.configure(sys.stderr)
@@ -424,7 +425,7 @@ def serve(
 
 
 def _settings(*ages: str) -> Settings:
-    """Return the settings of the history. Raises typer.BadParameter for ages that are not in order."""
+    """Return the settings of the history. Raises typer.BadParameter if finer data would be kept longer than coarser data."""
     retention, minutes, ten_minutes, sample = map(milliseconds, ages)
     if not 0 < sample <= MINUTE_MS <= minutes <= ten_minutes <= retention:
         raise typer.BadParameter(
@@ -435,7 +436,7 @@ def _settings(*ages: str) -> Settings:
 
 
 def check_config(file: Path) -> str:
-    """Return the text of a configuration file. When it cannot be used, print its problems and raise Fault."""
+    """Return the text of a configuration file. When the file cannot be used, print its problems and raise Fault."""
     read = read_queues(file, "--config")
     configuration, found = load(read.text, read.source)
     if configuration is None:
@@ -468,7 +469,8 @@ async def _serve(options: ServeOptions, told: list[str], ready: Callable[[str], 
 def _starting(url: str, start: Callable[[str], None]) -> Callable[[str], None]:
     """Return a function that writes the core's address, the only line of output without a console.
 
-    A script that requested port 0 reads the port from it. With a console, the console is started, and the next line is its URL.
+    A script that requested port 0 reads the port from the line with the address. With a console, the function also
+    starts the console, and writes the URL of the console on the next line.
     """
 
     def ready(address: str) -> None:

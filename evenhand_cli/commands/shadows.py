@@ -1,4 +1,4 @@
-"""The command `evenhand decisions --shadow`: decisions of shadow settings compared with those of the live settings."""
+"""The command `evenhand decisions --shadow`: decisions under the shadow settings, compared with the live decisions."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -19,9 +19,9 @@ from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
 ALIKE_LISTED_MAX: Final = 10
-"""Maximum number of asks with equal decisions on both sides that are listed.
+"""Maximum number of listed asks whose live and shadow decisions are equal.
 
-If there are more, only asks whose decisions differ are listed.
+If there are more such asks, only asks with different decisions are listed.
 """
 LISTED_MAX: Final = 8
 """Maximum number of asks that have a line each. If there are more, asks with equal lines share a line."""
@@ -34,7 +34,10 @@ NO_ASK = "No ask yet for which either side decided something."
 
 
 def shadows_listing(core: Core, partition: str, queue: str) -> Listing[pb.ShadowDecision]:
-    """Return the latest decision of each side for each ask with a live or a shadow decision, and the sums."""
+    """Return, for each ask with a live or a shadow decision, the latest live and the latest shadow decision.
+
+    Also return the sums over all these asks.
+    """
     stub = decisions_pb2_grpc.DecisionServiceStub(core.channel)
     request = pb.ListShadowDecisionsRequest(partition=partition, queue=queue)
     taken, shadows = 0, list[pb.Shadow]()

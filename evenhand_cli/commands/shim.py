@@ -387,7 +387,7 @@ def _cores(
     table: Path | None,
     address: Callable[[str], CoreAddress],
 ) -> list[CoreAddress | CoreGroup]:
-    """Return the groups of cores of a table, or the cores of `--core`. Raises Fault if both are given, if an address is invalid, or if the table cannot be read."""
+    """Return the groups of `--cores`, or the cores of `--core`. Raises Fault if both are given or one cannot be used."""
     if table is None:
         return [address(one) for one in _different(core)]
     if _given(ctx, ["core"])["core"]:
@@ -444,13 +444,13 @@ def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
 
 
 def _given(ctx: typer.Context, names: Sequence[str]) -> dict[str, bool]:
-    """Return for each option whether it was given on the command line."""
+    """Return, for each option, whether the option was given on the command line."""
     sources = {name: ctx.get_parameter_source(name) for name in names}
     return {name: source is not None and source.name == GIVEN for name, source in sources.items()}
 
 
 def _different(text: str) -> list[str]:
-    """Return the addresses of a comma-separated list. Raises Fault for an address that is not HOST:PORT, or that is named twice."""
+    """Return the addresses of a list. Raises Fault for an address that is not HOST:PORT, or that occurs twice."""
     addresses = checked_addresses(text)
     if len(set(addresses)) < len(addresses):
         raise Fault(
@@ -511,7 +511,7 @@ def _join_kubernetes(cores: list[CoreAddress | CoreGroup], **place: Any) -> None
 
 
 def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
-    """Load a cluster directory, and say which objects are ignored. Raises Fault if a file cannot be read, or if there are neither nodes nor pods."""
+    """Load a cluster directory, print which objects are ignored, and raise Fault for an unreadable or empty directory."""
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         opened = bootstrap.open_directory(directory, stop_ms=stop_ms)
     _check_content(directory, opened)
@@ -521,7 +521,7 @@ def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
 def open_live(
     directory: Path, state: StateFile | None, *, stop_ms: int, fresh: bool = False
 ) -> bootstrap.LiveDirectory:
-    """Load a cluster directory that is followed, and say what was restored and ignored.
+    """Load a cluster directory whose later changes are applied, and print the numbers of restored and ignored objects.
 
     Raises Fault if a file or the saved state cannot be read, or if there are neither nodes nor pods.
     """
@@ -541,9 +541,9 @@ def open_live(
 def _check_content(
     directory: Path, opened: bootstrap.OpenedDirectory, *, may_be_empty: bool = False
 ) -> None:
-    """Say which objects are ignored.
+    """Print which objects are ignored.
 
-    Raises Fault for a directory without a cluster. A directory that was emptied by commands is accepted.
+    Raises Fault for a directory without nodes and pods. A directory that was emptied by commands is accepted.
     """
     if not (may_be_empty or any(opened.cluster.nodes()) or any(opened.cluster.pods())):
         refused = [one.message for one in object_faults(opened.cluster.events.all())]

@@ -120,7 +120,7 @@ def ask(
 
 
 def _tell(reading: Reading) -> None:
-    """Say on the error stream which parts of the file the simulation ignores."""
+    """Print on the error stream which parts of the file the simulation ignores."""
     noted = [one for one in reading.asks if one.notes]
     for one in noted[:NOTES_MAX]:
         for note in one.notes:
@@ -133,7 +133,7 @@ def _tell(reading: Reading) -> None:
 
 
 def _partition(reading: Reading, wanted: str) -> str:
-    """Return the partition to simulate in: ``wanted``, or else the one that all asks name.
+    """Return the partition to simulate in: ``wanted``, or else the partition that all asks name.
 
     Raises Fault if ``wanted`` is empty and the asks name several partitions.
     """
@@ -195,7 +195,7 @@ def _foreseen(
     *,
     whole: bool,
 ) -> RenderableType:
-    """Return the consequences, the warnings and how to apply the file.
+    """Return the consequences, the warnings, and the command that applies the file.
 
     For a file with errors, return only the errors.
     """

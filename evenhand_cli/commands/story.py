@@ -1,6 +1,6 @@
 """The command `evenhand story`.
 
-It runs the examples of a page, or the user's own stories, on a core in this process.
+The command runs the examples of a page, or the user's own stories, on a core in this process.
 """
 
 import sys
@@ -64,7 +64,7 @@ Stepwise = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the user wants to see of each story."""
+    """The parts of each story that the user wants to see."""
 
     output: Form
     explain: bool
@@ -118,7 +118,7 @@ def story(
 
 
 def _check_step(file: Path, output: Form) -> None:
-    """Refuse --step where no person reads the steps, or where Enter cannot be read."""
+    """Refuse --step if the output is data or no terminal, or if Enter cannot be read."""
     if file == STANDARD_INPUT or output.is_data or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Fault(
             "--step needs a terminal for its input and its output",
@@ -155,7 +155,7 @@ def _standard_input() -> str:
 
 
 def _chosen(examples: list[Example], only: str) -> list[Example]:
-    """Return the stories that --only names. Raises Fault when there is none."""
+    """Return the stories that --only names. Raises Fault when the file has no such story."""
     if not only:
         return examples
     wanted = only.strip().lower()
@@ -175,7 +175,7 @@ def _chosen(examples: list[Example], only: str) -> list[Example]:
 
 
 def _run(player: Player, shown: Shown, *, first: bool) -> Sequence[text.Told]:
-    """Run a story, print it unless it becomes data, and return its steps."""
+    """Run a story and return its steps. Print the story, unless the output is data."""
     if shown.output.is_data:
         return _data(player)
     if not first:
@@ -190,7 +190,7 @@ def _data(player: Player) -> list[text.Told]:
 
 
 def _print(player: Player, shown: Shown) -> Sequence[text.Told]:
-    """Run a story, print each step when it has happened, and return the steps."""
+    """Run a story, print each step after it has run, and return the steps."""
     console = console_for(shown.output)
     answers, told = Answers.of(player), list[text.Told]()
     steps = text.Steps(text.label_width(player.example), shown.brief)

@@ -1,7 +1,7 @@
 """Facts about the demonstration at an instant, as pure functions.
 
-Instants are arguments. Queues and counts come from the core, pods come from the cluster; the
-demonstration compares the two.
+Instants are arguments. Queues and counts come from the core, and pods come from the cluster. The demonstration
+compares core and cluster.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ class PodCounts:
     others: int = 0
     """Pods of another scheduler, which are in none of the other counts."""
     leaving: int = 0
-    """Pods that run and are being evicted; until they have ended they are also in the count of bound pods."""
+    """Pods that run and are being evicted. Until such a pod has ended, it is also counted as bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Progress:
     def mean_rate(self) -> float:
         """Return placements per second between the first and the last placement.
 
-        Return 0 when that time was too short.
+        Return 0 when the time between these placements was too short.
         """
         seconds = self.placing_s()
         if self.latest is None or seconds < TELLING_S:
@@ -124,7 +124,7 @@ class Progress:
 
 
 def count_pods(pods: Iterable[Mapping[str, Any]], schedulers: Iterable[str]) -> PodCounts:
-    """Count the pods of a cluster by state; pods that name none of these schedulers are counted as others."""
+    """Count the pods of a cluster by state; pods that name none of the given schedulers are counted as others."""
     names = frozenset(schedulers)
     known = [(fate(pod, names), pod["metadata"].get("deletionTimestamp")) for pod in pods]
     counts = Counter(name for name, _ in known)

@@ -32,7 +32,7 @@ def picture_console() -> Console:
 
 
 def write_picture(path: Path, console: Console, *parts: RenderableType) -> None:
-    """Draw the parts, each below the one before, into an SVG file. Raises Fault when the file cannot be written."""
+    """Draw the parts into an SVG file, one below the other. Raises Fault when the file cannot be written."""
     console.print(*parts, sep="\n")
     drawn = console.export_svg(title=TITLE, unique_id="evenhand")
     try:

@@ -58,7 +58,7 @@ def preempted(decisions: Sequence[pb.Decision]) -> Preempted:
 
 
 def _example(decisions: Iterable[pb.Decision]) -> pb.Decision | None:
-    """Return a decision that was carried out and evicted pods; when there is none, any decision."""
+    """Return a decision that was carried out and evicted pods. When there is no such decision, return any decision."""
     ranked = sorted(decisions, key=lambda one: (one.state in UNDONE, not one.victims))
     return ranked[0] if ranked else None
 
@@ -77,7 +77,7 @@ def preempted_value(found: Preempted) -> dict[str, Any]:
 
 
 def preempted_lines(found: Preempted) -> list[Text]:
-    """Return lines of text for people, or no lines if there are no decisions.
+    """Return lines of text for users, or no lines if there are no decisions.
 
     The lines have the number of decisions, the policies and an example, and say where to read more.
     """

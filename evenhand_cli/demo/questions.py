@@ -1,6 +1,6 @@
 """The requests of the demonstration to its core.
 
-The requests are sent over the network, like those of every other client.
+The requests are sent over the network, as every other client of the core does.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class Observer:
         return list((await self._inspect.CheckConsistency(request)).findings)
 
     async def explained(self, groups: list[WaitingGroup]) -> list[WaitingGroup]:
-        """Return the groups; the first `EXPLAINED_MAX` have the core's sentence about their example.
+        """Return the groups of waiting pods. The first `EXPLAINED_MAX` groups have the core's sentence about their example.
 
         Raises RpcError if a call fails.
         """

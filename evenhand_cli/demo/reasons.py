@@ -1,6 +1,6 @@
 """Pods without a node, grouped by reason.
 
-For an ask this is the core's reason, for another pod its own status.
+For an ask, the reason comes from the core. For any other pod, the reason comes from the pod's status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ Reason = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WaitingGroup:
-    """The pods that have no node for one reason, with one of them as an example."""
+    """The pods that have no node for the same reason, with one of them as an example."""
 
     code: str
     pods: int
@@ -30,7 +30,7 @@ class WaitingGroup:
     key: str
     """The key of the example at the core, for `evenhand explain`.
 
-    It is empty when the core does not know the pod.
+    The key is empty when the core does not know the pod.
     """
     why: str = ""
 
@@ -43,8 +43,8 @@ def waiting_groups(
 ) -> list[WaitingGroup]:
     """Return the pods without a node, grouped by reason, the largest group first.
 
-    `events` has the last event on each pod, by namespace and name. For a pod that is not an ask yet, the shim
-    explains in such an event why.
+    `events` has the last event on each pod, by namespace and name. For a pod that is not an ask yet, the event of the
+    shim has the reason.
     """
     names = frozenset(schedulers)
     codes = {ask.allocation_key: ask.waiting_code for ask in asks}
@@ -66,7 +66,7 @@ def _group(code: str, known: bool, members: list[tuple[str, str, str]]) -> Waiti
 def _own_reason(pod: Mapping[str, Any], event: Reason | None) -> Reason:
     """Return reason and message of the pod's condition or status.
 
-    When it has none, return those of the last event on the pod.
+    When condition and status have no reason, return reason and message of the last event on the pod.
     """
     status = pod.get("status") or {}
     for condition in status.get("conditions") or ():

@@ -1,6 +1,6 @@
 """The demonstration itself: core, shim and embedded cluster on one event loop, connected over a loopback socket.
 
-The shim and the screen are ordinary clients of the core; nothing bypasses its port.
+The shim and the screen are ordinary clients of the core: all their requests go through its port.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ CoreProcess = Callable[[Ready], Awaitable[None]]
 """A function that runs a core until cancelled, and reports its address when it listens."""
 
 Beside = Callable[[Shim], Sequence[Coroutine[Any, Any, None]]]
-"""A function that returns the work beside the shim.
+"""A function that returns the tasks that run in addition to the shim.
 
 The function is called when the event loop runs.
 """
@@ -51,7 +51,7 @@ class Plan:
     limit_s: float
     beside: Beside | None = None
     console: str = ""
-    """The URL of the web console; empty when there is none."""
+    """The URL of the web console; empty without a web console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ async def demonstrate(
 ) -> tuple[Progress, Outcome]:
     """Run all parts until the cluster has settled, the time limit is over or `stop` is set.
 
-    With `watch`, only `stop` ends them. Raises Fault when a part ends by itself, and the error of a part that fails.
+    With `watch`, only `stop` ends the demonstration. Raises Fault when a part ends by itself, and the error of a part
+    that fails.
     """
     clock = asyncio.get_running_loop().time
     progress = Progress(started_s=clock())
@@ -102,7 +103,7 @@ async def demonstrate(
 
 @asynccontextmanager
 async def _running(plan: Plan) -> AsyncIterator[tuple[Parts, list[asyncio.Task[None]]]]:
-    """Run core, shim and observer while the block runs, and end them in reverse order."""
+    """Run core, shim and observer while the block runs. End observer, shim and core in this order."""
     before = count_pods(plan.opened.cluster.pods(), plan.opened.settings.scheduler_names).bound
     listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     core = asyncio.ensure_future(_as_coroutine(plan.core(listening.set_result)))

@@ -15,14 +15,14 @@ from evenhand_cli.render.tables import lined_up
 from evenhand_cli.render.words import plural, reasons
 
 TYPES_MAX = 3
-"""Maximum number of resource types that have a column of their own."""
+"""Maximum number of resource types that have a separate column."""
 LINES_AROUND = 9
 """Number of lines of the screen that do not show queues."""
 BAR_WIDTH = 20
 BAR_WIDTH_MIDDLE = 14
 BAR_WIDTH_NARROW = 10
 MIDDLE, WIDE = 100, 130
-"""Width of the screen from which on resource types have columns, and width from which on bars are longer."""
+"""The smallest width of the screen with columns for resource types, and the smallest width with longer bars."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The summary at the end of a demonstration: as plain values for JSON, and as text for people."""
+"""The summary at the end of a demonstration: as plain values for JSON, and as text for users."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -106,7 +106,7 @@ def outcome_value(outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_picture(outcome: Outcome, width: int) -> RenderableType:
-    """Return the summary for people."""
+    """Return the summary as text for users."""
     picture = outcome.picture
     parts: list[RenderableType] = [_verdict(outcome), _placing(outcome)]
     parts += preempted_lines(outcome.preempted)

@@ -1,1 +1,1 @@
-"""The connection of commands to a running embedded cluster, and what the shim of that cluster saves and serves."""
+"""The support for commands on a running embedded cluster: the connection of a command, and the tasks that answer commands."""

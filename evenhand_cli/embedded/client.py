@@ -75,7 +75,7 @@ class Client:
 
         Raises Fault if no answer comes in this time, or if the cluster refuses.
 
-        If the object does not exist, the Fault is the one that `otherwise` returns.
+        If the object does not exist, the Fault is the result of `otherwise`.
         """
         try:
             with terminal.patience(f"waiting for {self.address}"):
@@ -96,7 +96,7 @@ class Client:
         return Listed(kind, [json.loads(text) for text in answer.objects_json], answer.taken_at_ms)
 
     def check_namespace(self, namespace: str) -> None:
-        """Raise Fault for a namespace that does not exist; an empty one means all namespaces.
+        """Raise Fault for a namespace that does not exist. The empty namespace means all namespaces.
 
         As in Kubernetes, the namespace `default` always exists, although it becomes an object only when it gets its
         first pod.
@@ -112,7 +112,7 @@ class Client:
             )
 
     def missing(self, kind: str, namespace: str, name: str) -> Fault:
-        """Return the fault of a missing object, with names that are near.
+        """Return the fault of a missing object, with similar names.
 
         Raises Fault if the cluster does not answer or refuses.
         """

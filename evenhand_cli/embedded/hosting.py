@@ -98,7 +98,7 @@ def following(live: LiveDirectory, shim: Shim, say: Say, warn: Say) -> Coroutine
 
 
 def service_of(cluster: EmbeddedCluster, listen: str, say: Say) -> Coroutine[Any, Any, None]:
-    """Return the coroutine that answers cluster commands, and say the address of its service. An event loop must run.
+    """Return the coroutine that answers cluster commands, and print the address of its service. An event loop must run.
 
     Raises Fault if the address cannot be used.
 

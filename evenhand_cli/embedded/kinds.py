@@ -1,4 +1,4 @@
-"""The kinds of objects of an embedded cluster, and the names by which users know them."""
+"""The kinds of objects of an embedded cluster, and the names that users write for these kinds."""
 
 from collections.abc import Mapping
 
@@ -54,7 +54,7 @@ def kind_of(word: str) -> str:
 def target_of(words: list[str]) -> tuple[str, list[str]]:
     """Return the kind and the names that `KIND NAME...` or `KIND/NAME...` mean.
 
-    There is at least one word. Raises Fault if there is no such kind, or if the words name several kinds.
+    The list has at least one word. Raises Fault if there is no such kind, or if the words name several kinds.
     """
     if words and all("/" in word for word in words):
         pairs = [word.split("/", 1) for word in words]

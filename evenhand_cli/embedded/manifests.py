@@ -26,7 +26,8 @@ def read(paths: Iterable[Path]) -> list[FileObject]:
 
     Raises Fault if a file cannot be used, or if there are no objects.
 
-    Objects of kinds that an embedded cluster does not keep are left out. A message on standard error names these kinds.
+    Objects of kinds that an embedded cluster does not keep are left out. A message on standard error names the kinds
+    that were left out.
     """
     try:
         found = read_manifests(text for path in paths for text in _texts(path))
@@ -86,6 +87,6 @@ def _standard_input() -> str:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return an object of an answer, which is JSON, as plain values."""
+    """Return an object of an answer as plain values. The answer has the object as JSON."""
     found: dict[str, Any] = json.loads(text)
     return found

@@ -1,1 +1,1 @@
-"""The core's answers as text for people: tables, trees and bars. No module of this package sends requests."""
+"""The core's answers as text for users: tables, trees and bars. No module of this package sends requests."""

@@ -24,7 +24,7 @@ def heading(kind: str) -> str:
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Return each type once: cores first, then memory, then the others by name."""
+    """Return each type once: cores first, then memory, then all other types by name."""
     known = set(kinds)
     return [kind for kind in FIRST_TYPES if kind in known] + sorted(known.difference(FIRST_TYPES))
 
@@ -66,7 +66,8 @@ def pair(kind: str, part: int, whole: int) -> str:
 def phrase(values: Mapping[str, int]) -> str:
     """Return a resource in one line: `4 cores, 16 GiB memory, 2 gpu`.
 
-    Zeros are left out. The number of pods is left out if another type is shown, because nearby lines have that number.
+    Zeros are left out. The number of pods is left out if another type is shown, because other lines of the same
+    output have that number.
     """
     asked = [kind for kind in in_order(values) if values[kind]]
     shown = [kind for kind in asked if kind != PODS] or asked

@@ -1,4 +1,4 @@
-"""A bar for one quantity: it shows how much of a limit is used, and where the guarantee ends.
+"""A bar for one quantity: the bar shows how much of a limit is used, and where the guarantee ends.
 
 The colour repeats what the length shows: usage up to the guarantee, above it, or at the limit.
 """

@@ -2,9 +2,9 @@
 
 Whole columns are left out, the least important first, and long text is folded between words. Every column has a
 priority. A column whose cells are all equal is left out before one that distinguishes rows. Columns that carry the
-answer are an exception. Names get their width before columns that carry no answer. A name that still does not fit is
-shortened in its middle, because a name on two lines cannot be copied. A note below the table names the columns that
-were left out or shortened. `--output wide` shows them in full.
+answer are not left out because of equal cells. Names get their width before columns that do not carry the answer. A
+name that still does not fit is shortened in its middle, because a name on two lines cannot be copied. A note below
+the table names the columns that were left out or shortened. `--output wide` shows all columns in full.
 """
 
 import re
@@ -27,7 +27,7 @@ from evenhand_cli.render.sparks import Sparkline
 from evenhand_cli.terminal import PIPE_WIDTH
 
 Drawn = Bar | Sparkline
-"""A cell that is drawn: it has a fixed width, and no text that could be folded."""
+"""A cell that draws itself, such as a bar. The cell has a fixed width, and no text that could be folded."""
 GAP = 2
 """Number of blanks between two columns."""
 ALWAYS = 0
@@ -35,15 +35,15 @@ ALWAYS = 0
 ANSWER = 1
 """Priority of a column that carries the answer.
 
-Such a column is left out after all others, even when its cells are all equal.
+A column with this priority is left out after all other columns, even when its cells are all equal.
 """
 FIRST = 9
-"""Smallest priority of columns that are left out before all others, even before columns with equal cells."""
+"""Smallest priority of columns that are left out before all other columns, even before columns with equal cells."""
 NEVER_FOLDED = 0
 NAME_MAX = 40
 """Maximum width of a name in a list of facts; longer names are shortened."""
 NAME_LEAST = 16
-"""Smallest width to which names are shortened when their column sets no other."""
+"""Smallest width to which names are shortened when their column sets no other width."""
 NAME_FIRST = 40
 """Width up to which a name takes precedence over columns without the answer."""
 CONTINUED = Text()
@@ -57,7 +57,7 @@ _PARTS = re.compile(r"(?<=\.)")
 class Column:
     """A column with one cell for each row.
 
-    Of two columns, the one with the greater `gives_way` is left out first.
+    Of two columns, the column with the greater `gives_way` is left out first.
     """
 
     name: str
@@ -108,7 +108,7 @@ def table(
     """Return the table at this width.
 
     Empty columns are left out without a note, unless their priority is ALWAYS. With `noted` False the table has no
-    note; this is for commands without `--output wide`.
+    note, because the command has no `--output wide`.
     """
     telling = _telling([replace(one, cells=list(map(_escaped, one.cells))) for one in columns])
     shown = fitting(telling, width)
@@ -262,7 +262,7 @@ def fitting(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def _unshortened(column: Column) -> Column:
-    """Return the column with names that are not shortened, for a wide output or one of unknown width."""
+    """Return the column with names that are not shortened, for a wide output or for an output of unknown width."""
     return replace(column, names=False, least=NEVER_FOLDED) if column.names else column
 
 
@@ -272,7 +272,7 @@ def fits(columns: Sequence[Column], width: int) -> bool:
 
 
 def _leaves_first(column: Column) -> tuple[bool, bool, int]:
-    """Return the rank by which columns are left out, the greatest first."""
+    """Return the rank of a column for being left out: the column with the greatest rank is left out first."""
     is_constant = column.gives_way > ANSWER and bool(column.constant())
     return column.gives_way >= FIRST, is_constant, column.gives_way
 

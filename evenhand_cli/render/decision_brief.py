@@ -1,6 +1,6 @@
 """A decision in at most 30 lines: the victims, the pod that gets the capacity, the rule, the numbers and the next step.
 
-Equal victims share a line, and so do equal asks. `--all` has a line for each.
+Equal victims share a line, and so do equal asks. With `--all` each victim and each ask has a line.
 """
 
 from collections import Counter
@@ -23,21 +23,21 @@ from server.model import policies
 Row = TypeVar("Row")
 
 ROWS_MAX = 8
-"""Maximum number of victims with a line each; of more victims, equal ones share a line."""
+"""Maximum number of victims with a line each. If there are more victims, equal victims share a line."""
 QUEUES_NAMED_MAX = 2
 """Maximum number of queues that are named for one rule that protects candidates.
 
-The others are counted.
+All further queues are only counted.
 """
 
 
 class Detail(NamedTuple):
     """The amount of detail with which a decision is shown.
 
-    `table` says whether each victim has a line. Each other field is the maximum number of lines or names of one kind.
-    Further ones are only counted. `rules`: rules that protect candidates, in full. `codes`: further such rules, by
-    code. `groups`: groups of equal asks, equal victims, reasons or queues. `names`: names in a group. `order`:
-    sentences about the order of victims.
+    `table` says whether each victim has a line. Each other field is the maximum number of lines or names of one kind;
+    further lines or names are only counted. `rules`: rules that protect candidates, in full. `codes`: further rules
+    that protect candidates, by code. `groups`: groups of equal asks, equal victims, reasons or queues. `names`: names
+    in a group. `order`: sentences about the order of victims.
     """
 
     table: bool = False
@@ -68,7 +68,7 @@ def decision_brief(
 ) -> RenderableType:
     """Return a decision with as much detail as fits the screen.
 
-    When the user asked about one victim, `asked` is its key and `told` the answer about it.
+    When the user asked about one victim, `asked` is the victim's key and `told` the answer about this victim.
     """
     forms = (Group(title, *_parts(found, now, width, told, asked, one)) for one in DETAILS)
     return first_that_fits(forms, width)
@@ -99,7 +99,7 @@ def _parts(
 
 
 def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, str | Text]]:
-    """Yield the rows; of consecutive rows with equal names only the first keeps its name."""
+    """Yield the rows. Of consecutive rows with equal names, only the first row keeps the name."""
     before = ""
     for name, value in rows:
         yield "" if name == before else name, value
@@ -174,7 +174,7 @@ def _ends(found: pb.Decision, now: int) -> Iterator[tuple[str, str | Text]]:
 
 
 def _folded(found: pb.Decision, asked: str, detail: Detail) -> Iterator[tuple[str, str | Text]]:
-    """Yield the victims, equal ones in one line.
+    """Yield the victims. Equal victims share a line.
 
     The group of the victim that the user asked about comes first.
     """
@@ -219,7 +219,7 @@ def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, s
 def _stay(found: Sequence[pb.SparedCandidates], detail: Detail) -> Iterator[tuple[str, str | Text]]:
     """Yield the protected candidates.
 
-    Each of the first rules has a line; then come the codes of further rules with counts.
+    The first few rules have a line each. Of all further rules, only the codes and counts follow.
     """
     rules: dict[str, list[pb.SparedCandidates]] = {}
     for one in found:
@@ -261,14 +261,14 @@ def _next(found: pb.Decision, asked: str) -> Iterator[str]:
 
 
 def kept_by(found: pb.Decision) -> str:
-    """Return the settings that would have protected the victims of a decision, or "" for a policy against which no setting protects."""
+    """Return the settings that would have protected the victims of a decision; "" if no setting protects against its policy."""
     policy = policies.facts(found.policy)
     by_weight = policy.claims and any(one.by_weight for one in found.levels)
     return policies.TRIM.kept_by if by_weight else policy.kept_by
 
 
 def _groups(found: Iterable[Row], alike: Callable[[Row], Hashable]) -> list[list[Row]]:
-    """Return groups of rows that are equal by `alike`, the largest group first."""
+    """Return groups of rows, the largest group first. The rows of a group have the same value of `alike`."""
     groups: dict[Hashable, list[Row]] = {}
     for one in found:
         groups.setdefault(alike(one), []).append(one)

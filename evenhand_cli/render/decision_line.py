@@ -13,7 +13,7 @@ NAMED_MAX = 2
 STAY = (pb.VICTIM_STATE_VETOED, pb.VICTIM_STATE_KEPT)
 """States of victims that keep running."""
 ROW_LEAST = 3
-"""Smallest number of names that follow one another and are written as `a-1 to a-3`."""
+"""Smallest number of consecutively numbered names that are written as a range, such as `a-1 to a-3`."""
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
 
 
@@ -38,7 +38,7 @@ def decision_line(one: pb.Decision, most: int = NAMED_MAX) -> str:
 def _for_asks(one: pb.Decision, most: int) -> str:
     """Return the asks of a decision as the end of a sentence.
 
-    Return "" when all of them are unknown, such as after a restart.
+    Return "" when all these asks are unknown, for example after a restart.
     """
     if not one.beneficiaries:
         return ""
@@ -47,13 +47,13 @@ def _for_asks(one: pb.Decision, most: int) -> str:
 
 
 def _where(nodes: Iterable[str]) -> str:
-    """Return the name of the node if there is only one, else the number of nodes."""
+    """Return the name of the node if there is only one node; otherwise return the number of nodes."""
     different = list(dict.fromkeys(nodes))
     return different[0] if len(different) == 1 else plural(len(different), "node")
 
 
 def victims(one: pb.Decision, most: int) -> str:
-    """Return the names of the first victims with their queues, and the number of the other victims."""
+    """Return the names of the first victims with their queues, and the number of further victims."""
     evicted = _evicted(one)
     if not evicted:
         return "any victim"
@@ -63,7 +63,9 @@ def victims(one: pb.Decision, most: int) -> str:
 
 
 def listed(names: Iterable[str], most: int, more: int = 0) -> str:
-    """Return names as text. Names that follow one another are written as a range: `a-1 to a-3, b and 2 more`. There is at least one name.
+    """Return names as text.
+
+    Consecutively numbered names are written as a range: `a-1 to a-3, b and 2 more`. The list of names is not empty.
 
     At most `most` ranges and single names are shown. `more` is the number of further names, which are not known.
     """

@@ -21,11 +21,14 @@ ENDED = (pb.DECISION_STATE_FULFILLED, pb.DECISION_STATE_ABORTED, pb.DECISION_STA
 CORES = "vcore"
 ELSEWHERE = "another queue"
 SHARES = "shares below"
-"""The text that replaces a preemptor for a surplus reclaim, in which queues below the named queue lose their surplus."""
+"""The text in place of a preemptor for a surplus reclaim.
+
+In a surplus reclaim, queues below the named queue lose their surplus.
+"""
 VICTIMS_SHOWN_MAX = 50
 """Maximum number of victims in a table.
 
-Further ones are counted below it, and JSON has all victims.
+Further victims are counted below the table, and JSON has all victims.
 """
 REASONS_SHOWN_MAX = 10
 STATE_WIDTH = len("fulfilled")
@@ -72,7 +75,7 @@ def decision(found: pb.Decision, now: int, width: int) -> list[RenderableType]:
 def victims(
     found: Sequence[pb.Victim], title: str, width: int, most: int = VICTIMS_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Return a table of the victims with their nodes; below it are the rules by which they are evicted."""
+    """Return a table of the victims with their nodes. Below the table are the rules by which the victims are evicted."""
     parts = victims_table(found[:most], title, width)
     if len(found) > most:
         more = f"{len(found) - most:,} more: see --output json"
@@ -109,7 +112,7 @@ def spared(
 ) -> list[RenderableType]:
     """Return the protected candidates by rule and queue.
 
-    Each large group has a line, and the others are counted.
+    Each large group has a line, and the other groups are counted.
     """
     if not found:
         return []
@@ -132,7 +135,7 @@ def _rule(one: pb.SparedCandidates) -> Text:
 
 
 def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType]:
-    """Return the queues that decided, with their numbers when the decision was made."""
+    """Return the queues whose numbers decided, with these numbers at the time of the decision."""
     shown = [one for one in found if not one.hidden]
     if not shown:
         return []
@@ -262,7 +265,7 @@ def lost(found: pb.Decision) -> str:
 
 
 def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
-    """Yield how much a queue has to free, and how much of that this run frees."""
+    """Yield the amounts that a queue has to free, and the part of these amounts that this run frees."""
     yield "queue", run.queue
     if not run.target:
         return
@@ -279,7 +282,7 @@ def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
 
 
 def state(found: pb.Decision, now: int) -> Text:
-    """Return the state of a decision, with how long it has lasted or why the decision ended."""
+    """Return the state of a decision, with the time since the decision, or with the reason why it ended."""
     rest = ""
     if found.ended_ms:
         why = f": {found.end_reason}" if found.end_reason else ""
@@ -290,7 +293,7 @@ def state(found: pb.Decision, now: int) -> Text:
 
 
 def victims_title(found: pb.Decision) -> str:
-    """Return how many victims there are, and how many of them are gone."""
+    """Return the number of victims, and the number of victims that are gone."""
     gone = sum(one.state == pb.VICTIM_STATE_GONE for one in found.victims)
     every = len(found.victims) + found.victims_left_out
     return f"victims: {every:,}, {gone:,} of them gone"

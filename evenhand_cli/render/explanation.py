@@ -27,7 +27,7 @@ from evenhand_cli.render.words import instant, plural, state
 from server.model import policies
 
 SHORT = "short-"
-"""Beginning of the reason codes for a resource type that nodes lack."""
+"""The prefix of reason codes that name a resource type which nodes lack."""
 REASONS_SHOWN_MAX = 4
 """Maximum number of reasons in a table of nodes that are excluded.
 
@@ -51,8 +51,8 @@ def explanation(
 ) -> RenderableType:
     """Return the explanation as text.
 
-    `asked` is the name that the user gave. The name may differ from the key. With `full` nothing is left out. `also` is a last
-    line about another object with this name.
+    `asked` is the name that the user gave. The name may differ from the key. With `full` no line is left out. `also`
+    is a last line about another object with this name.
     """
     kind = word(explain_pb2.SubjectKind.DESCRIPTOR, answer.kind).replace("_", " ")
     if asked == answer.waiting.job_key:
@@ -81,7 +81,7 @@ def explanation(
 def _decision(
     answer: explain_pb2.ExplainResponse, title: Text, width: int, *, full: bool
 ) -> RenderableType:
-    """Return a decision as text, or what happened to a pod that the decision evicted."""
+    """Return a decision as text. If the decision evicted the pod in question, return the text about this pod."""
     told = answer.lines[0] if answer.HasField("evicted") else ""
     if not full:
         key = answer.evicted.allocation_key
@@ -93,7 +93,7 @@ def _decision(
 def _details(
     answer: explain_pb2.ExplainResponse, width: int, *, full: bool
 ) -> list[RenderableType]:
-    """Return the facts about this kind of subject that are not in the sentences."""
+    """Return further facts about the ask or allocation, which are not in the sentences."""
     if answer.HasField("waiting"):
         return _waiting(answer.waiting, answer.taken_at_ms, width, full=full)
     if answer.HasField("placed"):
@@ -175,8 +175,8 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
 def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
     """Yield facts on preemption: a sentence for each policy, and how many candidates each rule protects.
 
-    For a gang there is no line on protected candidates, and a line on the shadow only if it differs from
-    the live settings.
+    For a gang there is no line on protected candidates, and a line on the shadow only if its result differs from the
+    result under the live settings.
     """
     if ask.HasField("preemption"):
         yield "preemption", brief(ask.preemption, now)
@@ -242,7 +242,7 @@ def _headroom(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Ite
 def _used_of_max(
     level: explain_pb2.QueueLevel | explain_pb2.LimitLevel, kind: str, *, free: bool
 ) -> str:
-    """Return the usage of a level: `6/8 (2)` with its max and what is free, or `6/-` if it has no max."""
+    """Return the usage of a level, its max, and the free amount: `6/8 (2)`, or `6/-` if the level has no max."""
     used = level.usage.get(kind, 0)
     text = pair(kind, used, level.max[kind]) if kind in level.max else f"{amount(kind, used)}/-"
     return (
@@ -271,7 +271,10 @@ def _tally(every: Sequence[explain_pb2.NodeTally], *, full: bool) -> list[Column
 
 
 def _in_words(code: str) -> str:
-    """Return a reason code. In the code for a lacking resource type, the type's usual word replaces its name."""
+    """Return a reason code.
+
+    If the code names a resource type that nodes lack, the usual word for the type replaces its name.
+    """
     return f"short of {heading(code.removeprefix(SHORT))}" if code.startswith(SHORT) else code
 
 

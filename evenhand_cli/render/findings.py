@@ -17,7 +17,7 @@ from server.config.codes import counted
 INDENT = 10
 """Column at which the facts of a problem begin.
 
-Lines that continue a fact begin there, too.
+Lines that continue a fact begin at this column, too.
 """
 KIND_SIGNS = {"added": ("+", "good"), "removed": ("-", "bad"), "changed": ("~", "warn")}
 
@@ -53,7 +53,7 @@ def _beside(name: str, value: str) -> Hanging:
 
 
 def verdict(found: Sequence[config_pb2.ConfigProblem], source: str) -> Text:
-    """Return the last line of a check: whether the file is good, and how many problems it has."""
+    """Return the last line of a check: whether the file can be applied, and how many problems it has."""
     errors = count_errors(found)
     warnings = len(found) - errors
     if errors:
@@ -100,12 +100,12 @@ def _codes(found: Iterable[str]) -> str:
 
 
 def count_errors(found: Sequence[config_pb2.ConfigProblem]) -> int:
-    """Return how many problems are errors, with which the file cannot be applied."""
+    """Return the number of problems that are errors. A file with errors cannot be applied."""
     return sum(one.severity == config_pb2.PROBLEM_SEVERITY_ERROR for one in found)
 
 
 def changes(found: Sequence[config_pb2.ConfigChange], most: int | None = None) -> RenderableType:
-    """Return one line for each change, at most `most` lines, and then the number of the other changes."""
+    """Return one line for each change, at most `most` lines, and then the number of all other changes."""
     if not found:
         return Text("nothing changes", style="faint")
     parts: list[RenderableType] = []
@@ -125,7 +125,7 @@ def changes(found: Sequence[config_pb2.ConfigChange], most: int | None = None) -
 
 
 def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
-    """Return the findings of a consistency check, each with what to do about it."""
+    """Return the findings of a consistency check, each with advice."""
     parts: list[RenderableType] = []
     for one in answer.findings:
         severity = word(inspect_pb2.FindingSeverity.DESCRIPTOR, one.severity)

@@ -25,7 +25,7 @@ _DO = "  do:"
 class Pointer:
     """A line that points to a command: `what it is about: evenhand ...`.
 
-    If the command does not fit, it stands whole on a line of its own.
+    If the command does not fit, it is shown in full on a separate line.
     """
 
     def __init__(self, about: str, command: str, style: str = "faint", joint: str = ":") -> None:
@@ -33,7 +33,7 @@ class Pointer:
         self.style, self.joint = style, joint
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Draw the line, or both lines."""
+        """Draw one line, or two lines if the command does not fit on the first line."""
         del console
         if not has_long_word(self.command, options.max_width):
             yield Text(f"{self.about}{self.joint} {self.command}", style=self.style)
@@ -48,9 +48,9 @@ def whole(command: str) -> Text:
 
 
 class NextSteps:
-    """The next steps, one below the other, in the form in which faults of the command line have them.
+    """The next steps, one below the other, in the same form as in faults of the command line.
 
-    A command that does not fit its line stands whole on a line of its own.
+    A command that does not fit its line is shown in full on a separate line.
     """
 
     def __init__(self, steps: Iterable[str]) -> None:
@@ -83,7 +83,7 @@ def members(fit: explain_pb2.GroupFit) -> str:
 
 
 def nodes_most(fit: explain_pb2.GroupFit, *, full: bool) -> int:
-    """Return how many of the nearest nodes to show: fewer when limits are shown too."""
+    """Return how many of the nearest nodes to show. Fewer nodes are shown when limits are shown, too."""
     if full:
         return len(fit.nodes)
     return max(NODES_SHOWN_MAX - len(fit.limits), 1)
@@ -92,7 +92,11 @@ def nodes_most(fit: explain_pb2.GroupFit, *, full: bool) -> int:
 def nodes(
     fit: explain_pb2.GroupFit, width: int, most: int = NODES_SHOWN_MAX
 ) -> list[RenderableType]:
-    """Return a table of the nearest nodes: the members that each can take, and the amounts that it lacks for further ones."""
+    """Return a table of the nearest nodes.
+
+    Each row has the number of members that the node can take, and the amounts that the node lacks for further
+    members.
+    """
     shown = fit.nodes[:most]
     if not shown:
         return []
@@ -125,7 +129,7 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 
 
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
-    """Return the limits to show: with `full` all limits in their order, else the LIMITS_SHOWN_MAX tightest ones.
+    """Return the limits to show: with `full` all limits in their order, otherwise the LIMITS_SHOWN_MAX tightest limits.
 
     Without `full`, no limit is shown for a gang that only one limit keeps waiting, because the gang's sentence already names
     it.

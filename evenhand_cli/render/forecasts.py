@@ -20,29 +20,29 @@ from server.model import policies
 from server.model.phrases import agreeing
 
 ROWS_MAX = 4
-"""Maximum number of decisions with a row each; of more decisions, equal ones share a row."""
+"""Maximum number of decisions with a row each. If there are more decisions, equal decisions share a row."""
 EVICTS_LEAST = 24
 """Smallest width to which the names of victims are folded."""
 NAMED_MAX = 2
 """Maximum number of victims of a decision that its row names.
 
-If there are more, the row has their number by queue.
+If there are more victims, the row has the number of victims by queue.
 """
 LISTED_MAX = 8
 """Maximum number of victims that are named below the table when rows have only their number.
 
-`--all` names all.
+With `--all` every victim is named.
 """
 RULES_MAX = 2
 """Maximum number of rules for choosing victims that are shown in full; `--all` shows all."""
 QUEUES_NAMED_MAX = 2
-"""Maximum number of queues that a sentence names; further ones are only counted."""
+"""Maximum number of queues that a sentence names; further queues are only counted."""
 
 
 class Detail(NamedTuple):
     """Maximum numbers of rows that are shown without `--all`.
 
-    There are rows for changing queues (one for each resource type), for decisions, and for differences.
+    An answer has rows for changing queues (one for each resource type), for decisions, and for differences.
     """
 
     queues: int = 8
@@ -206,7 +206,7 @@ def _style(found: pb.SimulateConfigurationResponse) -> str:
 
 
 def next_steps(found: pb.SimulateConfigurationResponse, file: str) -> Iterator[Pointer]:
-    """Yield the commands to run next: explain a victim, simulate what was not judged, apply the file."""
+    """Yield the commands to run next: explain a victim, look for a missing resource manager, apply the file."""
     goes = next((each for one in _evicting(found) for each in one.decision.victims), None)
     if goes is not None:
         name = goes.name or goes.allocation_key
@@ -226,7 +226,7 @@ def _partition(
     width: int,
     detail: Detail | None,
 ) -> Iterator[RenderableType]:
-    """Yield the consequences in one partition; without `detail` nothing is left out."""
+    """Yield the consequences in one partition; without `detail` no row is left out."""
     whole = detail is None
     if one.removed:
         yield Text(
@@ -257,7 +257,7 @@ def _partition(
 def _is_told(queue: pb.QueueSimulation, decided: Iterable[pb.ForeseenDecision]) -> bool:
     """Return whether a decision brings the queue within its max.
 
-    In that case the queue's own numbers add nothing.
+    If so, the numbers of the queue are not shown, because the decision has the same numbers.
     """
     runs = {
         one.decision.quota_run.queue
@@ -272,7 +272,7 @@ def _timeline(
 ) -> tuple[Sequence[Column], int]:
     """Return the decisions in the order of their instants, and the number of rows that are left out.
 
-    Queues and nodes have columns when these fit, or when `most` is None.
+    Queues and nodes have columns when these columns fit, or when `most` is None.
     """
     whole = most is None
     every = decision_rows(one.decisions, whole=whole)
@@ -302,7 +302,10 @@ DECISION_NAMES = {
     "of": 4,
     "node": 5,
 }
-"""The columns of the decisions. Of columns that do not fit, the one with the highest number gives way first; 0 stays."""
+"""The columns of the decisions.
+
+If the columns do not fit, the column with the highest number is left out first; a column with 0 is never left out.
+"""
 
 
 def decision_rows(found: Sequence[pb.ForeseenDecision], *, whole: bool) -> list[tuple[str, ...]]:
@@ -335,7 +338,7 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _own(one: pb.ForeseenDecision) -> str:
-    """Return the purpose of a decision without a preemptor: a queue's max (quota), or the deserved shares (trim)."""
+    """Return the purpose of a decision without a preemptor: to enforce a queue's max (quota), or the deserved shares (trim)."""
     run = one.decision.quota_run
     of_queue = policies.facts(one.decision.policy).shrinks_queue
     return f"the max of {run.queue}" if of_queue else "shares by weight"
@@ -344,7 +347,7 @@ def _own(one: pb.ForeseenDecision) -> str:
 def _victims(found: Sequence[pb.ForeseenDecision]) -> str:
     """Return the names of the victims if there is exactly one decision and it has few victims.
 
-    Else return the number of victims by queue.
+    If there are several decisions or many victims, return the number of victims by queue.
     """
     goes = [each for one in found for each in one.decision.victims]
     if not goes:
@@ -387,7 +390,7 @@ def _victims_named(one: pb.PartitionSimulation, width: int) -> Iterator[Renderab
 
 
 def _victims_listed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
-    """Yield the first victims without a row of their own, and the rules that chose most victims."""
+    """Yield the first of the victims that no row names, and the rules that chose most victims."""
     folded = len(one.decisions) > ROWS_MAX
     every = [each for found in one.decisions for each in found.decision.victims]
     unnamed = [
@@ -448,14 +451,15 @@ class _Row:
     rank: tuple[bool, int] = (False, 0)
     """Sort key of the row; the most important row has the least key.
 
-    Rows with a changed guarantee or a missing share come first, then cores, then memory.
+    Rows with a changed guarantee or a missing share come first. Within equal rows, cores come before memory, and
+    memory before other types.
     """
 
 
 def _most_telling(rows: Sequence[_Row], most: int) -> Sequence[_Row]:
-    """Return the most important rows in their order.
+    """Return the most important rows, in the order in which they were given.
 
-    The root comes last, because its numbers are sums of those of other queues.
+    The rows of the root count as least important, because its numbers are sums over the other queues.
     """
 
     def rank(at: int) -> tuple[bool, tuple[bool, int], int]:
@@ -478,7 +482,7 @@ def _queue_columns(rows: Sequence[_Row]) -> Sequence[Column]:
 def _queue_rows(found: Iterable[pb.QueueForecast]) -> Iterator[_Row]:
     """Yield a row for each resource type, except pods, whose usage, guarantee or deserved share changes in a queue.
 
-    A queue that is new or removed has one row about that.
+    A queue that is new or removed has one row, which says so.
     """
     for one in found:
         if not one.HasField("before") or not one.HasField("applied"):

@@ -40,7 +40,7 @@ def _indented(text: str | Text, by: int = 2) -> Padding:
 
 
 def late_since(period: pb.HistoryPeriod) -> int:
-    """Return the instant up to which the history is written, 0 if it is not late."""
+    """Return the instant up to which the history is written; 0 if the history is not late."""
     is_late = period.written_to_ms and period.until_ms - period.written_to_ms > LATE_MS
     return period.written_to_ms if is_late else 0
 
@@ -76,7 +76,7 @@ def queue(found: pb.GetQueueHistoryResponse, width: int) -> RenderableType:
 
 
 def _used(known: dict[str, pb.UsageSeries], kinds: Sequence[str]) -> str:
-    """Return the first sentence: what the queue used of its first resource type, and how many pods ran."""
+    """Return the first sentence: the usage of the queue in its first resource type, and the number of pods that ran."""
     words = [
         f"{amount(kind, known[kind].average.usage)} {heading(kind)} on average, "
         f"{amount(kind, known[kind].average.usage_peak)} at most"
@@ -268,7 +268,7 @@ def _pod(one: pb.PastPod, now: int) -> RenderableType:
 
 
 def configurations(found: pb.ListConfigurationsResponse, *, full: bool = False) -> RenderableType:
-    """Return the configurations, the latest first, each with its changes and the evictions that followed."""
+    """Return the configurations, the latest first. Each configuration has its changes and the evictions that followed."""
     if not found.configurations:
         return Text("no configuration came into force in this time")
     parts: list[RenderableType] = []
@@ -368,7 +368,7 @@ def _follows_another(one: pb.Failover) -> bool:
 
 
 def restart_facts(one: pb.Failover, when: Callable[[int], str] = instant) -> str:
-    """Return what was there before and after a start, an end or a sync. `when` returns an instant as text."""
+    """Return the numbers of pods and nodes before and after a start, an end or a sync. `when` returns an instant as text."""
     facts = one.facts
     if one.kind == "leads":
         until = facts.get("until_ms", 0)

@@ -30,7 +30,8 @@ A false value means that the option was not given.
 class Field(Generic[Row]):
     """A column of a listing.
 
-    It has a function for the cell of a row, and a function for the value by which rows are sorted.
+    A field has a function that returns the cell of a row, and a function that returns the value by which rows are
+    sorted.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Field(Generic[Row]):
     order: Callable[[Row], Any] | None = None
     """The function for the sort value.
 
-    If it is None, rows are sorted by the cell's text, in which numbers compare as numbers.
+    If `order` is None, rows are sorted by the cell's text, in which numbers compare as numbers.
     """
 
     def column(self, rows: Sequence[Row]) -> Column:
@@ -61,7 +62,7 @@ class Field(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[Row]):
-    """Rows of one kind, and how they are shown."""
+    """Rows of one kind, and the functions that show them."""
 
     kind: str
     """Key of the rows in the JSON output, such as `nodes`."""
@@ -79,11 +80,13 @@ class Listing(Generic[Row]):
     draw: "Callable[[Sequence[Row], Console, bool], RenderableType] | None" = None
     """A function that draws rows of several lines each, with or without headers.
 
-    If it is None, each row has one line.
+    If `draw` is None, each row has one line.
     """
 
     def sorted_by(self, wanted: str) -> Sequence[Row]:
-        """Return the rows sorted by a field, in descending order with `-` before its name; unchanged if no field is named.
+        """Return the rows sorted by a field.
+
+        With `-` before the field's name, the order is descending. Without a name, the rows are unchanged.
 
         Raises Fault if there is no such field.
         """

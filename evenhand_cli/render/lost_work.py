@@ -1,4 +1,7 @@
-"""Work that preemption destroyed: sums by policy, by pair of preempting and victim queue, by user and by application."""
+"""Work that preemption destroyed: sums by policy, by pair of queues, by user and by application.
+
+A pair of queues is a preempting queue and the queue of its victims.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +22,7 @@ ROWS_MAX = 4
 NAME_LEAST = 18
 """Smallest width to which the name of a row may be folded."""
 UNNAMED = "unknown"
-"""Word for an unknown user or application, or for one whose name the user may not read."""
+"""Word for a user or application that is unknown, or whose name the caller may not see."""
 OTHER = "of "
 """Beginning of the key for a resource type in the sums."""
 
@@ -80,7 +83,7 @@ def _side_by_side(
 ) -> Iterator[RenderableType]:
     """Yield one table with the first rows of every view.
 
-    One more row has the sum of the others.
+    In each view, one more row has the sum of the rows that are not shown.
     """
     lines = [
         (title if first else "", name, sums)
@@ -98,9 +101,9 @@ def _side_by_side(
 
 
 def _first_rows(view: _Sums, most: int) -> Iterator[tuple[bool, tuple[str, Counter[str]]]]:
-    """Yield the largest sums, then the sum of the others.
+    """Yield the largest sums of a view, then one sum of all its other rows.
 
-    A flag marks the first row.
+    Each yielded row has a flag, which is true for the first row of the view.
     """
     ranked = _ranked(view)
     shown = ranked if len(ranked) <= most else ranked[: most - 1]
@@ -127,7 +130,7 @@ def _summed(lines: Sequence[pb.LostWork], key: _Key) -> dict[str, Counter[str]]:
 
 
 def _others(sums: Iterable[Counter[str]]) -> list[str]:
-    """Return the resource types other than cores of which something was lost: memory, then the others by name."""
+    """Return the lost resource types other than cores: memory first, then all other types by name."""
     keys = {key for one in sums for key, held in one.items() if key.startswith(OTHER) and held}
     return in_order({key.removeprefix(OTHER) for key in keys} - {"vcore", PODS})
 

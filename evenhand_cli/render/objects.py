@@ -199,7 +199,7 @@ def events_table(
     about: bool = False,
     headers: bool = True,
 ) -> RenderableType:
-    """Return a table of events; with `about`, a column names the object of each."""
+    """Return a table of events. With `about`, a column names the object of each event."""
     columns = [
         Column("age", [span(max(0, now_ms - one.last_at_ms)) for one in events], right=True),
         Column("reason", [Text(one.reason, style="bad" if one.warning else "") for one in events]),
@@ -213,7 +213,7 @@ def events_table(
 
 
 def event_subject(one: pb.Event) -> str:
-    """Return the object of an event as `KIND/NAMESPACE/NAME`, without the namespace where the kind has none."""
+    """Return the object of an event as `KIND/NAMESPACE/NAME`, without the namespace for kinds that have no namespaces."""
     about = one.about
     return "/".join(filter(None, (about.kind, about.namespace, about.name)))
 

@@ -1,4 +1,4 @@
-"""The settings of queues and where each comes from: one queue explained, or many queues in one table."""
+"""The settings of queues, and the origin of each setting: one queue explained, or many queues in one table."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -28,7 +28,7 @@ Line = tuple[str, str, str]
 
 
 def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableType]:
-    """Return the numbers of the queue, then the settings that were written, then those with default values."""
+    """Return the numbers of the queue, then the settings that were written, then the settings with default values."""
     parts = titled("now", _numbers(found.queue), width)
     if found.queue.waiting_reasons:
         parts.append(Text(f"waits for: {reasons(found.queue.waiting_reasons)}", style="warn"))
@@ -41,7 +41,7 @@ def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableT
 
 
 def listing(found: Sequence[inspect_pb2.QueueSettings], width: int) -> RenderableType:
-    """Return the settings of each queue; values that are the default everywhere are left out."""
+    """Return the settings of each queue. A setting that has its default value in all queues is left out."""
     names: list[RenderableType] = []
     lines: list[Line] = []
     for queue in found:

@@ -26,9 +26,9 @@ from evenhand_cli.render.tables import TEXT_LEAST, size
 from evenhand_cli.render.words import reasons, state
 
 UNIFORM = 11
-"""Priority with which a column is left out before every column of `COLUMNS`."""
+"""Priority of a column that is left out before every column of `COLUMNS`."""
 WIDE = 120
-"""Width of the screen from which on bars are longer."""
+"""The smallest width of the screen with longer bars."""
 BARS = ""
 """The heading of the usage bars."""
 GUIDES = {"bar": "│  ", "fork": "├─ ", "end": "└─ ", "none": "   "}
@@ -60,15 +60,15 @@ class Row:
         return max(telling or limited, key=self._used_ppm, default="")
 
     def kinds(self) -> list[str]:
-        """Return the types that get a line: those with a guarantee, a max or an uneven share.
+        """Return the types that get a line: types with a guarantee, a max or an uneven share.
 
-        If there are none, return the dominant type.
+        If the queue has no type of these kinds, return the dominant type.
         """
         own = in_order((*self.queue.guaranteed, *self.queue.max, *self._uneven()))
         return own or [kind for kind in (self.dominant(),) if kind]
 
     def _uneven(self) -> list[str]:
-        """Return the contended types of which the queue has more or less than it deserves."""
+        """Return the contended types in which the queue's usage is above or below its deserved share."""
         share = self.queue.proportional_share
         return [kind for kind in share.standing if share.entitled[kind] == share.deserved[kind]]
 
@@ -147,13 +147,13 @@ def tree(
 
 
 def _demoted(column: Column) -> Column:
-    """Return the column; the state column is left out first when all queues are active."""
+    """Return the column. If all queues are active, the state column gets a priority with which it is left out first."""
     uniform = column.name == "state" and column.constant() == "active"
     return replace(column, gives_way=UNIFORM) if uniform else column
 
 
 def _tells(column: Column) -> bool:
-    """Return whether a row has a value in the column, such as a guarantee, a max or headroom."""
+    """Return whether any row has a value in the column, such as a guarantee, a max or headroom."""
     return column.gives_way == ALWAYS or any(
         str(cell) not in {"", NOTHING} for cell in column.cells
     )
@@ -162,7 +162,7 @@ def _tells(column: Column) -> bool:
 def ordered(root: inspect_pb2.Queue, wanted: str) -> inspect_pb2.Queue:
     """Return the tree with the children of each queue sorted by a field.
 
-    With `-` before its name the order is descending.
+    With `-` before the name of the field, the order is descending.
     """
     if not wanted:
         return root
@@ -181,7 +181,7 @@ def ordered(root: inspect_pb2.Queue, wanted: str) -> inspect_pb2.Queue:
 
 
 def only_waiting(root: inspect_pb2.Queue) -> inspect_pb2.Queue:
-    """Return the tree with only those queues in which asks wait, and with the root."""
+    """Return the tree with only the root and the queues in which asks wait."""
     found = inspect_pb2.Queue()
     found.CopyFrom(root)
     below = [found]
@@ -278,7 +278,7 @@ def _amounts(row: Row, kind: str) -> list[RenderableType]:
 def _share(kind: str, queue: inspect_pb2.Queue) -> RenderableType:
     """Return the share that the queue deserves by weight.
 
-    The share is shown as a warning if the queue has less than it and wants more.
+    The share is coloured as a warning if the usage of the queue is below the share and its asks wait.
     """
     share = queue.proportional_share
     under = share.standing.get(kind) == "under"
@@ -296,7 +296,7 @@ def _alarm(queue: inspect_pb2.Queue, kind: str) -> str:
 
 
 def _moving(kind: str, amounts: Mapping[str, int]) -> str:
-    """Return the amount that is being freed or promised; empty when there is none."""
+    """Return the amount that is being freed or promised; empty when the amount is 0."""
     return amount(kind, amounts[kind]) if amounts.get(kind) else ""
 
 
@@ -305,7 +305,7 @@ def _is_over(queue: inspect_pb2.Queue) -> bool:
 
 
 def over_max(queue: inspect_pb2.Queue, now: int) -> Text:
-    """Return the amount by which a queue is over its max, and when pods are evicted for that.
+    """Return the amount by which a queue is over its max, and the time at which pods are evicted because of this.
 
     If no pods are evicted, the reason replaces the time.
     """

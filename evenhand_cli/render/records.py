@@ -59,7 +59,7 @@ def summary(found: Summary, entries: int) -> RenderableType:
 
 
 def verdict(found: Summary, comparison: Comparison | None) -> list[RenderableType]:
-    """Return whether the replay made the same decisions as the recorded run, and where the two first differ."""
+    """Return whether the replay made the same decisions as the recorded run, and the first difference between the two runs."""
     parts: list[RenderableType] = []
     if found.parted:
         line, wanted, given = found.parted
@@ -154,7 +154,7 @@ def verified_value(found: Verified) -> dict[str, Any]:
 
 
 def verified(found: Verified) -> RenderableType:
-    """Return the result of a log's verification: whether the log can be trusted, why not, and facts about it."""
+    """Return the result of a log's verification: a judgement with its reason, and facts about the log."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.most_common())
     told = f": {kinds}" if kinds else ""
     told_facts = [

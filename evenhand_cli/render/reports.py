@@ -27,10 +27,11 @@ VALUES_AT = len("  bound by") + 2
 def unmet(
     found: pb.GetUnmetGuaranteesResponse, width: int, *, whole: bool = False
 ) -> RenderableType:
-    """Return a line for each queue and type. Then return the obstacle and the remedy for each group of asks.
+    """Return a line for each queue and type, followed by the obstacle and the remedy for each group of asks.
 
-    With `whole` nothing is left out. Otherwise only the first rows and groups are shown. If the answer would still not fit
-    the screen, the reason why a remedy does not help further asks is left out, too.
+    With `whole` all rows and groups are shown. Without `whole` only the first rows and groups are shown. If an answer
+    with fewer rows would still not fit the screen, the reason why a remedy does not help further asks is left out,
+    too.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)
@@ -89,7 +90,11 @@ def _bindings(queue: pb.UnmetQueue) -> str:
 
 
 _Case = tuple[Sequence[str], pb.UnmetAsks]
-"""A pair: the queues that lack something, in the order of the report, and asks below all of them that share a reason and a remedy."""
+"""A pair of a list of queues and a group of asks.
+
+The queues lack a part of their guarantee, and are in the order of the report. The asks wait below all these queues,
+and share a reason and a remedy.
+"""
 
 
 def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
@@ -103,7 +108,7 @@ def _cases(found: pb.GetUnmetGuaranteesResponse) -> list[_Case]:
 
 
 def _uncounted(found: pb.GetUnmetGuaranteesResponse, left: int) -> Iterator[RenderableType]:
-    """Yield lines about what is not shown: groups that this output leaves out, and asks and queues that are missing in the report."""
+    """Yield lines that count the groups which this output leaves out, and the asks and queues missing in the report."""
     if left:
         yield Text(f"\n{plural(left, 'more kind')} of asks: --all", style="faint")
     for queue in found.queues:
@@ -126,7 +131,7 @@ def _command(one: pb.UnmetAsks) -> str:
 
 
 def _is_incurable(one: pb.UnmetAsks) -> bool:
-    """Return whether the core looked for a remedy and found none."""
+    """Return whether the core searched for a remedy and found none."""
     searched = one.searched and not one.HasField("cure")
     return searched and one.binding not in {"being-served", "not-ready"}
 

@@ -1,4 +1,4 @@
-"""Answers that fit a screen of 30 lines: of several forms of an answer, the first one that is short enough."""
+"""Answers that fit a screen of 30 lines: of several forms of an answer, the first form that is short enough is shown."""
 
 from collections.abc import Iterable
 from io import StringIO
@@ -15,7 +15,7 @@ LINES_MAX = 30
 def first_that_fits(forms: Iterable[RenderableType], width: int) -> RenderableType:
     """Return the first form that has at most 30 lines at this width.
 
-    If there is none, return the last form.
+    If no form is short enough, return the last form.
     """
     shown: RenderableType = Group()
     for shown in forms:

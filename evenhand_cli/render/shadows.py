@@ -26,7 +26,7 @@ CHOICE_LEAST: Final = 16
 
 
 def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
-    """Return the fields of an ask: the decisions of both sides, how they differ, and why a side has no decision."""
+    """Return the fields of an ask: its live and its shadow decision, their difference, and why one is missing."""
     return (
         Field("ask", lambda one: Text(name(one), style="key"), names=True),
         Field(
@@ -81,7 +81,7 @@ def _choices(line: Sequence[pb.ShadowDecision], side: str) -> str:
 
 
 def shadow(found: pb.Shadow, width: int) -> list[RenderableType]:
-    """Return which settings differ, and what each side has decided so far."""
+    """Return the settings that differ, and the live and shadow decisions so far."""
     settings = ", ".join(f"{name} {value}" for name, value in sorted(found.settings.items()))
     head = Text.assemble(("\nshadow of partition ", "heading"), (found.partition, "key"))
     head.append(f"  since {instant(found.since_ms)}", style="faint")
@@ -131,12 +131,12 @@ def _difference(one: pb.ShadowDecision) -> Text:
 
 
 def difference_word(difference: pb.ShadowDifference) -> str:
-    """Return how two sides differ, such as `only-shadow`."""
+    """Return the word for the difference of the live and the shadow decision, such as `only-shadow`."""
     return word(pb.ShadowDifference.DESCRIPTOR, difference).replace("_", "-")
 
 
 def why(one: pb.ShadowDecision) -> str:
-    """Return why one side makes no decision, or why the comparison ended."""
+    """Return why there is no live or no shadow decision, or why the comparison ended."""
     if one.ended_ms:
         return f"ended: {one.end_reason}" if one.end_reason else "ended"
     return ": ".join(filter(None, (one.law, one.because)))

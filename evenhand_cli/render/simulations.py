@@ -1,4 +1,4 @@
-"""Simulations: what would happen to asks that were not submitted, and to queues with another configuration."""
+"""Simulations: the outcome for asks that were not submitted, and for queues with another configuration."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,11 +28,11 @@ from evenhand_cli.render.words import enum_state, plural
 DETAILED_MAX = 2
 """Maximum number of groups and asks without a node that are shown in detail; `--output wide` shows all."""
 VICTIMS_NAMED_MAX = 2
-"""Maximum number of victims that one cell names; further ones are only counted."""
+"""Maximum number of victims that one cell names; further victims are only counted."""
 RULES_MAX = 2
 """Maximum number of rules for choosing victims that are shown below the table of asks."""
 NODES_NAMED_MAX = 3
-"""Maximum number of nodes that one cell names; further ones are only counted."""
+"""Maximum number of nodes that one cell names; further nodes are only counted."""
 LISTED_MAX = 12
 """Maximum number of rows of the table of asks; JSON has all of them."""
 
@@ -67,7 +67,7 @@ class Block:
 
     @property
     def evicted(self) -> Sequence[decisions_pb2.Victim]:
-        """All victims of these asks."""
+        """All victims of the asks of the block."""
         return [victim for one in self.asks for victim in one.victims]
 
     def is_told(self, *, several: bool) -> bool:
@@ -105,7 +105,7 @@ def _detailed(
 ) -> Iterator[RenderableType]:
     """Yield a single answer in full.
 
-    Of several answers, yield only those that the table does not show completely.
+    Of several answers, yield only answers that the table does not show completely.
     """
     several = len(blocks) > 1 and not full
     if several:
@@ -171,7 +171,7 @@ def _because(goes: Iterable[decisions_pb2.Victim]) -> list[tuple[str, int]]:
 def _block(
     one: Block, now: int, width: int, *, full: bool, several: bool
 ) -> Iterator[RenderableType]:
-    """Yield the answer, what to do, the facts, and the nearest nodes."""
+    """Yield the answer, the advice, the facts, and the nearest nodes."""
     first = one.first
     yield Text.assemble((one.name, "key"), "  ", _outcome(one))
     lines = _answer_lines(one, full=full)
@@ -208,7 +208,7 @@ def _answer_lines(one: Block, *, full: bool) -> Sequence[str]:
 
 
 def _facts(one: Block, now: int, *, full: bool, several: bool) -> Iterator[tuple[str, str]]:
-    """Yield the facts, the most important first.
+    """Yield the facts about the asks of a block, the most important first.
 
     With `several` answers on the screen, yield fewer facts.
     """
@@ -245,10 +245,10 @@ def _evictions(one: Block) -> Iterator[tuple[str, str]]:
 def _lacking(
     fit: explain_pb2.GroupFit, *, many: bool, full: bool, several: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield the rows of facts about what a group lacks.
+    """Yield the facts about the capacity and the headroom that a group of asks lacks.
 
-    There is a row for each limit without headroom, unless ``several``. With ``many``, one row has the total that the
-    nodes lack, but not for a gang.
+    There is a row for each limit without headroom, unless ``several``. With ``many``, one row has the total amount
+    that the nodes lack; a gang has no such row.
     """
     if not several:
         yield from limits(most_limits(fit, full=full))
@@ -259,7 +259,10 @@ def _lacking(
 def _of_preemption(
     first: simulate_pb2.AskSimulation, now: int, *, brief_only: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield why preemption frees no capacity and, for a single ask, how many candidates each rule protects."""
+    """Yield the reason why preemption frees no capacity.
+
+    For a single ask, also yield the number of candidates that each rule protects.
+    """
     if first.verdict.law:
         yield "preemption", brief(first.verdict, now)
     counts = Counter[str]()
@@ -274,8 +277,8 @@ def _assumed(
 ) -> Iterator[tuple[str, str]]:
     """Yield each assumption once.
 
-    Add the number of asks that it concerns, unless it concerns all asks. For the priority the source
-    of the value is always shown; for other values only with `full`.
+    Add the number of asks that the assumption concerns, unless the assumption concerns all asks. The source of an
+    assumed value is shown always for the priority, and only with `full` for other values.
     """
     counts = Counter((one.name, one.value, one.because) for ask in found for one in ask.assumed)
     first, others = [], []

@@ -1,4 +1,4 @@
-"""Sparklines: a row of small bars, one for each interval, the highest for the largest value."""
+"""Sparklines: a row of small bars, with one bar for each interval. The highest bar shows the largest value."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,11 +9,11 @@ from rich.segment import Segment
 BARS = "▁▂▃▄▅▆▇█"
 ASCII_BARS = "_.-:=+*#"
 UNKNOWN = " "
-"""The cell of an interval about which nothing is known."""
+"""The cell of an interval whose value is not known."""
 
 
 class Sparkline:
-    """A row of bars for `values`, relative to `highest`. A value of None is not known."""
+    """A row of bars for `values`, relative to `highest`. None means that a value is not known."""
 
     def __init__(self, values: Sequence[int | None], highest: int) -> None:
         self.values = values

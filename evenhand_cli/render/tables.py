@@ -195,7 +195,7 @@ def allocation_fields(*, named: bool) -> Sequence[Field[inspect_pb2.Allocation]]
 
 
 def protection(one: inspect_pb2.Allocation) -> str:
-    """Return how a pod is protected from preemption: the level that its manager reported, or its opt-out."""
+    """Return the protection of a pod from preemption: the level that its manager reported, or its opt-out."""
     if one.state == inspect_pb2.ALLOCATION_STATE_FOREIGN or one.protection not in {"", NORMAL}:
         return one.protection
     return NORMAL if one.may_be_preempted else OPTED_OUT
@@ -230,9 +230,9 @@ def _node_state(one: inspect_pb2.Node) -> Text:
 
 
 def pod_name(allocation: inspect_pb2.Allocation) -> str:
-    """Return namespace and name of the allocation's pod, as the core sent them or from its tags.
+    """Return namespace and name of the allocation's pod, from the core's answer or from the allocation's tags.
 
-    Return "" when neither has them.
+    Return "" when neither the answer nor the tags have the name.
     """
     if allocation.name:
         return allocation.name

@@ -1,4 +1,4 @@
-"""The result of preemption for a waiting ask: the rule that prevents it, the nearest node, and the next attempt."""
+"""The result of preemption for a waiting ask: the rule that prevents evictions, the nearest node, and the next attempt."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +26,11 @@ def verdict(
 
 
 def brief(found: pb.PreemptionVerdict, now: int) -> str:
-    """Return the verdict in one sentence: whether preemption can free capacity, why not, and when it is tried again."""
+    """Return the verdict in one sentence.
+
+    The sentence says whether preemption can free capacity. If preemption cannot free capacity, the sentence has the
+    reason and the time of the next attempt.
+    """
     if not found.policy and not found.law:
         return "no policy concerns it"
     because = found.because.rstrip(".")

@@ -64,7 +64,7 @@ def enum_state(enum: EnumTypeWrapper, number: int) -> Text:
 def instant(milliseconds: int) -> str:
     """Return Unix milliseconds as local time with its zone.
 
-    The date is added unless it is today. Return a dash for 0.
+    The date is added unless the instant is today. Return a dash for 0.
     """
     if not milliseconds:
         return NOTHING
@@ -88,13 +88,16 @@ def reasons(counts: Sequence[inspect_pb2.ReasonCount], limit: int = 2) -> str:
 
 
 def plural(count: int, noun: str, verb: str = "") -> str:
-    """Return a number with its noun: `1 node`, `2 nodes`. ``verb`` in the plural follows in the form that agrees: `1 node is`."""
+    """Return a number with its noun: `1 node`, `2 nodes`.
+
+    If ``verb`` is given in the plural, it follows in the form that agrees with the number: `1 node is`.
+    """
     text = f"{count:,} {noun if count == 1 else plural_of(noun)}"
     return f"{text} {agreeing(verb, count)}" if verb else text
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """Return the first `most` names and the number of the others: `a, b and 3 more`. There is at least one name."""
+    """Return the first `most` names and the number of further names: `a, b and 3 more`. The list of names is not empty."""
     more = [f"{len(names) - most:,} more"] if len(names) > most else []
     *shown, last = [*names[:most], *more]
     return f"{', '.join(shown)} and {last}" if shown else last

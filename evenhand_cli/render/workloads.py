@@ -1,4 +1,4 @@
-"""Pods of a gang or another workload that all have a node: where they run, what protects them, and why they may be evicted."""
+"""Pods of a gang or another workload that all have a node: their nodes, their protection, and why they may be evicted."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ Sentences about only some pods come first. `--all` shows all.
 """
 PODS_NAMED_MAX = 3
 _OF_FACTS = ("It has run on", "It uses ")
-"""Beginnings of sentences whose content the facts already have."""
+"""Beginnings of sentences that only repeat facts which the table already has."""
 NOT_NEEDED = "not-needed"
 LEAVING = inspect_pb2.ALLOCATION_STATE_RELEASING
 
@@ -85,11 +85,11 @@ def _facts(found: Workload) -> Iterator[tuple[str, str | Text]]:
 
 
 def _sentences(found: Workload, *, full: bool) -> Iterator[tuple[str, str | Text]]:
-    """Yield each sentence about the pods once, with the number of pods of which it is true.
+    """Yield each sentence about the pods once, with the number of pods for which the sentence is true.
 
-    Sentences about only some pods come first, the most frequent first. Sentences about all pods come last. Without ``full``
-    only the first SENTENCES_MAX are shown. Some sentences are left out: those that repeat the table's facts (how long a pod has
-    run, what it uses), and those that give a pod's place in an order.
+    Sentences about only some pods come first, the most frequent first. Sentences about all pods come last. Without
+    ``full`` only the first SENTENCES_MAX are shown. Sentences that repeat the table's facts (how long a pod has run,
+    what it uses) are left out, and so are sentences that give a pod's place in an order.
     """
     total = len(found.answers)
     pods: dict[str, list[str]] = {}

@@ -1,1 +1,4 @@
-"""Stories: a configuration and what happens, step by step on simulated time, with the core's decisions and expectations."""
+"""Stories: a configuration, and steps of events on simulated time.
+
+Each step shows the core's decisions, and may state expected decisions.
+"""

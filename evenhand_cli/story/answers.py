@@ -33,14 +33,14 @@ class Answers:
         self.log.decided(Decisions(turn.decisions), turn.now)
 
     def explain(self, keys: Iterable[str]) -> list[explain_pb2.ExplainResponse]:
-        """Return the explanation of each key, as it is now."""
+        """Return the present explanation of each key."""
         return copy_context().run(self._explained, list(keys))
 
     def now(self) -> int:
         """Return the instant of the story in Unix milliseconds.
 
-        The explain service asks the pump (the loop that drives a running core) only for the instant. For this purpose
-        the object can replace the pump.
+        The explain service asks the pump (the loop that drives a running core) only for the instant. The object can
+        therefore replace the pump.
         """
         return self.player.now
 

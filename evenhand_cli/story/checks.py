@@ -18,7 +18,7 @@ from server.model.reports import QueueReport
 
 NOTHING: Final = "nothing"
 Told = Sequence[tuple[str, str]]
-"""Lines of decisions, each with its reason."""
+"""Pairs of a decision as a line, and its reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Checker:
     now: int
 
     def checks(self, told: Told, decisions: Iterable[Decision]) -> Iterator[Check]:
-        """Yield every expectation of the step; `told` are the decisions as lines."""
+        """Yield a check for every expectation of the step. `told` has the decisions as lines."""
         step = self.step
         if step.shadow is not None:
             yield _lines("shadow", step.shadow, beside(decisions))
@@ -124,7 +124,7 @@ class Checker:
         return [] if ask is None else [_stood_line(one) for one in not_evicted(partition, ask)]
 
     def _decided_for(self, key: str) -> list[DecisionRecord]:
-        """Return the open decisions for an ask, or those of the quota runs of a queue."""
+        """Return the open decisions for an ask, or the open decisions of a queue's quota runs."""
         return [
             record
             for record in known_decisions.decisions(self.core, open_only=True)

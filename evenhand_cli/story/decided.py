@@ -29,7 +29,7 @@ from server.model.records import DecisionState
 from server.model.shadow import Choice, ShadowRecord
 
 NAMES_MAX: Final = 4
-"""Maximum number of names, or rows of names, in a line."""
+"""Maximum number of names, or of ranges of names, in a line."""
 DECISIONS_MAX: Final = 8
 """Maximum number of decisions with one reason that have a line each."""
 QUEUES_MAX: Final = 2
@@ -37,7 +37,7 @@ QUEUES_MAX: Final = 2
 SILENT: Final = (Code.CONFIGURATION_APPLIED, Code.MANAGER_REGISTERED)
 """Codes of notes that repeat the step itself."""
 EXPECTED: Final = {DecisionState.ORDERED, DecisionState.CONFIRMED, DecisionState.FULFILLED}
-"""States of decisions about which there are other lines."""
+"""States of decisions that other lines report already."""
 ABOUT_SUBJECT: Final = "it "
 """The beginning of a note in which `it` is the note's subject."""
 _RULE: Final = re.compile(r"\b[A-Z][0-9]{1,2}\b")
@@ -87,14 +87,17 @@ def _ordered(decisions: Iterable[Decision]) -> set[str]:
 class _Writer:
     """The lines of one step.
 
-    Names are grouped by what was decided about them, in the order of the first name of each group.
+    Asks and allocations with the same outcome share a group. Groups are in the order of their first names.
     """
 
     answers: Mapping[str, pb.Decision]
     names: Mapping[str, str]
     ordered: set[str]
     groups: dict[str, list[str]] = field(default_factory=dict)
-    """The names by their form, such as `{} waits: ...`, and the keys of complete lines."""
+    """The names of each group, by the form of its sentence, such as `{} waits: ...`.
+
+    For a complete line, the key is the key of the line.
+    """
     short: dict[str, str] = field(default_factory=dict)
     whole: dict[str, Entry] = field(default_factory=dict)
 
@@ -120,7 +123,7 @@ class _Writer:
                     self._whole(f"{line} {reason}", f"{line}: {reason}" if reason else line)
 
     def entries(self) -> Iterator[Entry]:
-        """Return the additions, each group with its names."""
+        """Yield the added decisions, one entry for each group."""
         for key, names in self.groups.items():
             if key in self.whole:
                 yield self.whole[key]
@@ -130,7 +133,10 @@ class _Writer:
                 yield Entry(full, short)
 
     def _name(self, form: str, name: str, short: str = "") -> None:
-        """Add a name to the group of equal entries with this form of sentence. `short` is the form of the short sentence."""
+        """Add a name to the group of equal entries with this form of sentence.
+
+        `short` is the form of the sentence in short output.
+        """
         self.groups.setdefault(form, []).append(name)
         if short:
             self.short[form] = short
@@ -188,7 +194,7 @@ class _Writer:
             entry.short[-1] = f"{line} ({', '.join(entry.rules)})"
 
     def _moved(self, one: DecisionMoved) -> None:
-        """Add the end of a decision, unless it follows from the placement of its ask or from the step itself."""
+        """Add the end of a decision, unless the decision ended because its ask was placed, or because of the step itself."""
         if one.key or one.state in EXPECTED:
             return
         name = self.names.get(one.decision_id, one.decision_id)
@@ -196,7 +202,7 @@ class _Writer:
         self._whole(f"{one.decision_id} {one.state}", line)
 
     def _released(self, one: Released) -> None:
-        """Add a release that no other line says.
+        """Add a release that no other line reports.
 
         Releases by the manager, and victims of new decisions, have lines already.
         """
@@ -207,7 +213,7 @@ class _Writer:
 
 
 def _of_shadow(record: ShadowRecord) -> str:
-    """Return a sentence that compares the victims for an ask under the shadow settings and under those in force."""
+    """Return a sentence that compares the victims for an ask under the shadow settings and under the settings in force."""
     if record.ended_ms:
         return f"its decision for {record.key} ended: {record.end_reason}"
     if record.shadow is None:
@@ -218,25 +224,25 @@ def _of_shadow(record: ShadowRecord) -> str:
 
 
 def _instead(live: Choice | None) -> str:
-    """Return the victims by the settings in force, as the end of a sentence."""
+    """Return the end of a sentence, which names the victims under the settings in force."""
     return f", instead of {''.join(_choice(live))}" if live is not None else ""
 
 
 def _choice(one: Choice) -> tuple[str, str]:
-    """Return the victims of one side, and the node from which they are evicted."""
+    """Return the victims under the live or the shadow settings, and the node from which the victims are evicted."""
     names = [each.key for each in one.victims]
     victims = listed(names, NAMES_MAX) if names else "no pod"
     return victims, f" from {one.node_id}" if one.node_id else ""
 
 
 def first_lines(lines: list[str]) -> list[str]:
-    """Return the first lines of an entry, and how many lines are left out."""
+    """Return the first lines of an entry, followed by a line with the number of lines that are left out."""
     rest = len(lines) - DECISIONS_MAX
     return lines if rest <= 0 else [*lines[:DECISIONS_MAX], f"and {rest:,} more"]
 
 
 def _plain(text: str) -> str:
-    """Return text that `_with_names` leaves as it is."""
+    """Return the text with braces doubled, so that `_with_names` does not take them for placeholders."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -1,7 +1,7 @@
 """The form of a story: a configuration, and a series of steps with events for the core and the decisions that are expected.
 
-Reading is strict (`reading.py`): unknown or repeated keys, and unknown words, are errors. For this reason a misspelt
-expectation is never taken as one that holds.
+Reading is strict (`reading.py`): unknown or repeated keys, and unknown words, are errors. Because of this strictness
+a misspelt expectation is an error, and does not count as fulfilled.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 
 
 class Step(BaseModel):
-    """One instant: the events, the decisions of the core, and the state afterwards.
+    """One instant of a story: the events, the expected decisions of the core, and the expected state afterwards.
 
-    When ``then`` is None, the decisions are not checked. Each further key checks one kind of query.
+    When ``then`` is None, the decisions are not checked. Each key after ``then`` checks one kind of query.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -35,37 +35,38 @@ class Step(BaseModel):
     shadow: list[str] | None = None
     """The decisions of the shadow, as `x1 only-shadow n1 y1|y2 ~ reason`.
 
-    The live choice is before a slash, and the shadow's choice after it.
+    The live choice is before the slash, and the choice of the shadow after the slash.
     """
     would: dict[str, str] = Field(default_factory=dict)
-    """What the shadow would do for a waiting ask: the rule that prevents a decision, or the node that the ask would get."""
+    """The outcome for a waiting ask under the shadow settings: the node that it would get, or the rule against a decision."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
     verdicts: dict[str, str] = Field(default_factory=dict)
-    """Why preemption does not help a waiting ask: the rule, then the nearest node and what is missing there."""
+    """Why preemption does not help a waiting ask: the rule, then the nearest node and the amounts that this node lacks."""
     spared: dict[str, list[str]] = Field(default_factory=dict)
-    """Some of the rules that protected candidates, each with the candidates' queue, by beneficiary of an open decision."""
+    """By preemptor of an open decision: some of the rules that protected candidates, each with the candidates' queue."""
     stood: dict[str, list[str]] = Field(default_factory=dict)
     """Why the latest decisions did not evict a running allocation.
 
-    The value has the rule, the place of the allocation among the candidates, the first key that differs with both
-    values, and the victim or the node that was chosen.
+    The value has the rule, the rank of the allocation among the candidates, and the victim or node that was chosen
+    instead. The value also has the first sort key in which the allocation and the chosen victim differ, with both
+    values.
     """
     taken_from: dict[str, list[str]] = Field(default_factory=dict)
-    """The victims' queues with use, entitlement and max by type, by beneficiary or by queue of a quota run."""
+    """By preemptor, or by queue of a quota run: the queues of the victims, with usage, entitlement and max by type."""
     usage: dict[str, dict[str, int]] = Field(default_factory=dict)
     promised: dict[str, dict[str, int]] = Field(default_factory=dict)
     leaving: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """The part of a queue's usage that is being released."""
+    """By queue: the part of the usage that is being released."""
     deserved: dict[str, dict[str, int]] = Field(default_factory=dict)
     entitled: dict[str, dict[str, int]] = Field(default_factory=dict)
     allocated: dict[str, dict[str, int]] = Field(default_factory=dict)
     """The allocated share, as it is reported (W5)."""
     preempting: dict[str, dict[str, int]] = Field(default_factory=dict)
     standing: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """Types in which a queue is over or under its deserved share (W4).
+    """By queue: the types in which the queue is over or under its deserved share (W4).
 
-    In the other types it is even.
+    In all other types, the queue is even.
     """
     limits: dict[str, dict[str, int]] = Field(default_factory=dict)
     guaranteed: dict[str, dict[str, int]] = Field(default_factory=dict)
@@ -76,7 +77,10 @@ class Step(BaseModel):
 
 
 class Story(BaseModel):
-    """A story of a YAML file. ``rule`` names what is shown; ``also`` adds kinds of decisions to those that `then` lists."""
+    """A story of a YAML file.
+
+    ``rule`` names the rule that the story shows. ``also`` adds kinds of decisions to the kinds that `then` lists.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -94,8 +98,7 @@ class Story(BaseModel):
 class Text:
     """A configuration as text. ``line`` is the line of the file at which the text begins.
 
-    A ``made`` text is not in the file as such: it is made from the keys `queues` and `partition` of
-    a story.
+    A ``made`` text is not written in the file: it is made from the keys `queues` and `partition` of a story.
     """
 
     text: str
@@ -118,7 +121,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A story as it is run. ``number`` counts the stories of the file ``source`` from 1."""
+    """A story with its place in a file and its parsed steps, ready to run.
+
+    ``number`` counts the stories of the file ``source`` from 1.
+    """
 
     source: str
     number: int
@@ -132,7 +138,7 @@ class Example:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A YAML dumper that writes the scalars of a read text as they were written."""
+    """A YAML dumper that writes the scalars of a text in the form in which they were read."""
 
 
 def _written(dumper: _Dumper, value: Written) -> yaml.ScalarNode:

@@ -13,7 +13,7 @@ ALLOWS: Final = {"gone": "is gone", "0": "allows no disruption now", "1": "allow
 
 
 def happening(line: str) -> str:
-    """Return a line of a step as a phrase; settings without a word of their own follow in parentheses."""
+    """Return a line of a step as a phrase; settings for which the phrase has no words follow in parentheses."""
     verb, name = head(line)
     words = Words.of(line)
     words.plain[:2] = []

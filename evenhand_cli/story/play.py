@@ -21,7 +21,7 @@ EVENTS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A step after the core has decided: `changes` are those of the configuration, `now` is in Unix milliseconds."""
+    """A step after the core has decided: `changes` are the changes of the configuration, and `now` is in Unix milliseconds."""
 
     moment: Moment
     now: int
@@ -39,7 +39,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Player:
-    """A story in progress: the core, the instant, and what later lines may refer to."""
+    """A story in progress: the core, the instant, and the names to which later lines may refer."""
 
     example: Example
     configuration: Configuration
@@ -65,7 +65,7 @@ class Player:
         return map(self.take, self.example.moments)
 
     def take(self, moment: Moment) -> Turn:
-        """Run one step and check everything that it expects.
+        """Run one step and check all expectations of the step.
 
         Raises Fault if the story has more than EVENTS_MAX events.
         """
@@ -105,7 +105,7 @@ class Player:
 def _check(example: Example) -> None:
     """Check configurations, words and instants of all steps, so that no story ends before its last step.
 
-    Raises Fault if one of them is invalid.
+    Raises Fault if a configuration, a word or an instant is invalid.
     """
     last = 0
     for moment in example.moments:

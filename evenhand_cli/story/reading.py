@@ -1,9 +1,9 @@
 """The stories of a file.
 
 The file is a Markdown page, a list of stories in YAML, or the blocks of one example, one after another. A page has an
-example for each block `yaml queues`. The blocks `yaml queues applied` and `yaml story` that follow belong to it. The
-blocks of one example may also be copied from a page into a text without the page. Such a text begins with a
-configuration and steps; further configurations and steps may follow.
+example for each block `yaml queues`. Blocks `yaml queues applied` and `yaml story` belong to the example of the last
+block `yaml queues` before them. The blocks of one example may also be copied from a page into a text without the
+page. A text of copied blocks begins with a configuration and steps; further configurations and steps may follow.
 """
 
 import difflib
@@ -28,9 +28,9 @@ STEPS: Final = "yaml story"
 KINDS: Final = (QUEUES, APPLIED, STEPS)
 """The words after the three backquotes of the blocks that are run."""
 OF_PAGES: Final = ("decisions", "notes")
-"""The kinds of decisions that the steps of a page list in addition to the usual ones."""
+"""The kinds of decisions that the steps of a page list in addition to the kinds that all stories list."""
 LIKELY_MISSPELT: Final = 0.8
-"""Similarity above which words count as misspelt words of a block that is run."""
+"""The similarity above which the words of a block count as a misspelt form of `KINDS`."""
 PAGE: Final = ".md"
 """The ending of a page. A page without blocks is read as YAML only if a line looks like a line of a story."""
 STEPS_MAX: Final = 10_000
@@ -75,7 +75,7 @@ class _Draft:
     applied: Text | None = None
 
     def add(self, moments: Iterable[Moment]) -> None:
-        """Add steps; the first one applies the configuration that was read before it."""
+        """Add steps. The first of the added steps applies the configuration that was read before it."""
         for moment in moments:
             self.moments.append(replace(moment, applied=self.applied))
             self.applied = None
@@ -137,7 +137,7 @@ def _of_page(text: str, found: Iterable[Block], source: str) -> list[Example]:
 
 
 def _check_block(block: Block, source: str) -> None:
-    """Refuse a block that would be left out by mistake, because it is not closed or its words are misspelt."""
+    """Raise Fault for a block that would be ignored by mistake, because the block is not closed or its words are misspelt."""
     if block.info in KINDS:
         if not block.closed:
             what = f"a block `{block.info}` that is not closed"
@@ -183,7 +183,7 @@ def _is_story(value: object) -> bool:
 
 
 def _parts(text: str) -> Iterator[Text]:
-    """Yield the parts of a text: its YAML documents, and pasted blocks that follow one another without a mark."""
+    """Yield the parts of a text: its YAML documents, and pasted blocks that follow one another without a separator."""
     lines: list[str] = []
     first, begun = 1, ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -314,7 +314,7 @@ def _moment(read: _Read, path: Path, step: Step, applied: Text | None) -> Moment
 
 
 def _validated(model: type[_Model], read: _Read, path: Path, value: object) -> _Model:
-    """Return the value in the form of the model. Raises Fault for the first part that has another form."""
+    """Return the value as an object of the given pydantic model. Raises Fault for the first part that has another form."""
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -1,6 +1,6 @@
-"""A story as text for people and as plain values for programs.
+"""A story as text for users and as plain values for programs.
 
-Both forms have the story's queues and steps, and say whether its expectations hold.
+Text and values have the story's queues and steps, and say whether its expectations hold.
 """
 
 import re
@@ -60,7 +60,7 @@ class Told:
         return cls(turn, known, decided(turn.decisions, known, answers.player.names))
 
     def explained(self) -> list[str]:
-        """Return the keys of the decisions and of the asks that this step decided about, for full explanations."""
+        """Return the keys of the decisions and asks of this step for which full explanations are shown."""
         keys = dict.fromkeys(self.answers)
         for one in self.turn.decisions:
             if isinstance(one, AskStateChanged):
@@ -71,7 +71,7 @@ class Told:
 
 
 def opening(player: Player, width: int, *, brief: bool = False) -> RenderableType:
-    """Return the title of a story, and, unless it is brief, the queues with which it begins."""
+    """Return the title of a story and, unless `brief` is set, the queues with which the story begins."""
     example = player.example
     title = Text.assemble((f"{example.number} ", "faint"))
     if example.title != example.source:
@@ -120,7 +120,7 @@ class Steps:
             yield Text("- nothing is decided")
 
     def _why(self, entry: Entry, now: str) -> Iterator[str]:
-        """Yield the numbers and the reason of an entry; a reason that was given already is not repeated."""
+        """Yield the numbers and the reason of an entry. A reason that was printed before is not repeated."""
         yield from (_held(told) for told in entry.held)
         if entry.because:
             before = self.said.setdefault(entry.because, now)
@@ -290,7 +290,7 @@ def _failed(check: Check, width: int) -> Iterator[Text]:
 def _hanging(mark: str, text: str, width: int, style: str = "") -> Iterator[Text]:
     """Yield the lines of a text behind a mark.
 
-    Further lines are indented by as much as the mark is wide.
+    The second and all later lines are indented by the width of the mark.
     """
     for number, line in enumerate(wrapped(_line(text), width - len(mark))):
         yield Text((mark if not number else " " * len(mark)) + line, style=style)

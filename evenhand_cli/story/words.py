@@ -114,7 +114,7 @@ class Words:
     options: dict[str, str] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     known: set[str] = field(default_factory=lambda: set(TYPES))
-    """The words that the verb of the line knows, for suggestions."""
+    """The words that are allowed after the verb of the line, for suggestions."""
 
     @classmethod
     def of(cls, line: str) -> "Words":
@@ -165,7 +165,7 @@ class Words:
         return sign * int(digits)
 
     def choice(self, name: str, values: Mapping[str, _Value], default: str = "") -> _Value:
-        """Return the value that the word of ``name=word`` means."""
+        """Return the value that belongs to the word in ``name=word``."""
         word = self.option(name, default)
         if word not in values:
             raise self.bad(name, word, f"one of {', '.join(values)}", near_matches(word, values))
@@ -205,7 +205,11 @@ class Words:
 
 @dataclass
 class Known:
-    """The facts that later lines may refer to: the application of each key, the decision that released it, and its last plan check."""
+    """The facts to which later lines may refer.
+
+    The facts about the key of an ask or allocation are its application, the decision that released it, and its last
+    plan check.
+    """
 
     owners: dict[str, str] = field(default_factory=dict)
     decisions: dict[str, str] = field(default_factory=dict)
@@ -248,7 +252,7 @@ def head(line: str) -> tuple[str, str]:
 
 
 def row(name: str) -> list[str]:
-    """Return the names of a row such as `x1..x3`, or the one name.
+    """Return the names of a row such as `x1..x3`, or a list with the single name.
 
     Raises UnknownWordError if the row has no name, or more than ROW_MAX names.
     """
@@ -262,7 +266,7 @@ def row(name: str) -> list[str]:
 
 
 def _parts(words: Words, name: str, value: str, form: str) -> list[str]:
-    """Return the parts of a value such as `key:value:effect`, as many as its form has."""
+    """Return the parts of a value such as `key:value:effect`. The value must have as many parts as its form."""
     parts = value.split(":")
     if len(parts) != len(form.split(":")):
         raise words.bad(name, value, f"{form}")
@@ -388,7 +392,7 @@ def _yes(words: Words, name: str) -> bool:
 
 
 def _said(words: Words, name: str, values: dict[str, bool]) -> bool | None:
-    """Return the value of an option.
+    """Return the value in ``values`` that belongs to the word of an option.
 
     Return None if the line does not have the option.
     """
@@ -482,7 +486,7 @@ def _existing(words: Words, name: str, known: Known) -> Event:
 
 
 def _mark(words: Words, last: str) -> ReleaseMark | None:
-    """Return the mark of a pod. The word `last` stands for ``last``, the decision that evicted the pod last."""
+    """Return the mark of a pod. The word `last` means ``last``, the latest decision that evicted the pod."""
     if words.flag("dying"):
         return ReleaseMark(Termination.UNKNOWN, "", "", "")
     if not words.option("mark"):

@@ -1,4 +1,4 @@
-"""The configurations that were in force: who applied each, its changes, and the evictions that followed.
+"""The configurations that were in force: the user who applied each configuration, its changes, and the evictions that followed.
 
 A chosen configuration can be compared with the present one.
 """
@@ -41,7 +41,7 @@ class Row:
     changes_left_out: int
     victims: int
     can_return: bool
-    """Whether the configuration can be tried again: it has a text, and is not in force."""
+    """Whether the page offers to try the configuration again: its text is known, and it is not in force."""
 
 
 @dataclass(frozen=True, slots=True)

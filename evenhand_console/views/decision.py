@@ -23,7 +23,7 @@ VICTIMS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The decision, from the core or from the history. Both fields are None if the address has no id."""
+    """The decision, from the core or from the history. The fields of this object are None if the address has no id."""
 
     answer: decisions_pb2.GetDecisionResponse | None
     past: history_pb2.GetPastDecisionResponse | None
@@ -62,7 +62,7 @@ class Page:
 def read(core: Core, query: Query) -> Read:
     """Read a decision, from the history if the core no longer has it.
 
-    Raises Fault if both lack the decision, or if the core does not answer or refuses.
+    Raises Fault if core and history lack the decision, or if the core does not answer or refuses.
     """
     wanted = query["id"]
     if not wanted:

@@ -62,7 +62,7 @@ class Page:
     policies: tuple[str, ...]
     now_ms: int
     since_ms: int
-    """The start of the core. Earlier decisions are in its history."""
+    """The instant at which the core was started. Earlier decisions are only in the history."""
     timeline: Timeline | None
     part: Part[Row]
 

@@ -18,7 +18,7 @@ from evenhand_console.view import View
 NODES_MAX: Final = 300
 """Largest number of nodes on a page of the map."""
 FEW: Final = 2
-"""Nodes can be grouped by a label only if it has at most one value for each group of this many nodes."""
+"""A label can group the nodes only if it has at most one value per this many nodes on average."""
 ZONE: Final = "topology.kubernetes.io/zone"
 NO_GROUP: Final = "none"
 
@@ -44,7 +44,7 @@ class Tile:
     pledged: Mapping[str, int]
     taints: tuple[str, ...]
     fits: bool
-    """Whether a pod of the average size fits."""
+    """Whether a pod of the average size fits on the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """The capacity of the nodes of one group, or of all, in the resource type of the map."""
+    """The capacity of the nodes of one group, or of all nodes, in the resource type of the map."""
 
     name: str
     nodes: int
@@ -66,9 +66,9 @@ class Sum:
     used: int
     pledged: int
     free: int
-    """Free capacity of nodes that take pods."""
+    """The free capacity of all nodes that take new pods."""
     largest: int
-    """The largest free capacity of one of these nodes."""
+    """The largest free capacity that one of these nodes has."""
     fragmented: int
     """The free capacity of those nodes on which a pod of the average size does not fit."""
     bar: Bar

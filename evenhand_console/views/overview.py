@@ -61,7 +61,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An event that is due at an instant, if nothing else happens before."""
+    """An event that is expected at an instant, unless something else happens before."""
 
     at_ms: int
     in_ms: int
@@ -95,7 +95,7 @@ class Page:
     amounts: tuple[Amounts, ...]
     wrong: tuple[Wrong, ...]
     is_checked: bool
-    """Whether the core's checks have an answer, or the role may not see one."""
+    """Whether the core's checks have been answered, or the role may not see the answer."""
     due: tuple[Due, ...]
     due_left_out: int
     changes: tuple[watch_pb2.EventRecord, ...] | None
@@ -216,6 +216,6 @@ def _due(found: Read, now: int) -> list[Due]:
 
 
 NEVER: Final = 1 << 62
-"""The instant by which a decision that never expires is sorted, after all other decisions."""
+"""The instant that a decision without expiry gets for sorting, so that it comes after all other decisions."""
 
 VIEW: Final = View("overview", "Overview", "/", read, shape, {"partition": ""}, pause_s=2.0)

@@ -1,4 +1,4 @@
-"""Running pods that are protected from preemption: which opted out, which are firm, and which are never evicted."""
+"""Running pods that are protected from preemption: pods that opted out, firm pods, and pods that are never evicted."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +68,7 @@ def read(core: Core, query: Query) -> Read:
 
 
 def shape(found: Read, query: Query) -> Page:
-    """Return the values of the page: the best protected pods first."""
+    """Return the values of the page. The pods with the highest level of protection come first."""
     kept = [one for one in found.pods if protection(one) not in {"", NORMAL}]
     shown = sorted((one for one in kept if _matches(one, query)), key=_order)
     now = found.info.now_ms
@@ -90,11 +90,11 @@ FACETS: Final[Mapping[str, Callable[[inspect_pb2.Allocation], str]]] = {
     "protection": protection,
     "queue": _queue_of,
 }
-"""By facet, the value of a pod."""
+"""By facet, a function that returns the value of a pod."""
 
 
 def _matches(one: inspect_pb2.Allocation, query: Query, but: str = "") -> bool:
-    """Return whether a pod fits the choices. The choice in one facet is ignored."""
+    """Return whether a pod matches the choices in the facets. The choice in the facet ``but`` is ignored."""
     return all(
         name == but or not query[name] or is_in(value_of(one), query[name], name)
         for name, value_of in FACETS.items()

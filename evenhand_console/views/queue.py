@@ -1,4 +1,4 @@
-"""One queue: its amounts, waits and settings, the last hour, and the work that it took from other queues or lost to them."""
+"""One queue: its amounts, waits and settings, its usage of the last hour, and the work lost by preemption."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -44,7 +44,10 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The work that the queue took from another queue, or lost to it, by preemption since the core started."""
+    """The work that preemption for one of two queues has destroyed in the other queue since the core started.
+
+    One of these queues is the queue of the page.
+    """
 
     other: str
     policy: str
@@ -65,7 +68,7 @@ class DecisionLine:
 
 @dataclass(frozen=True, slots=True)
 class UsageChart:
-    """The last hour of one resource type."""
+    """The usage of the queue in one resource type over the last hour."""
 
     kind: str
     chart: Chart

@@ -51,7 +51,7 @@ class Row:
     reasons: tuple[inspect_pb2.ReasonCount, ...]
     unmet: tuple[tuple[str, int], ...]
     below: int
-    """The number of queues below this queue that the page leaves out because of the chosen depth."""
+    """The number of queues below this queue that are not shown because of the chosen depth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Page:
     partitions: tuple[str, ...]
     under: str
     above: tuple[str, ...]
-    """The paths of the queues above, the root first."""
+    """The paths of the queues above the shown queue, the root first."""
     kind: str
     kinds: tuple[str, ...]
     depths: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Starts and ends of the core, and what its managers had before and after each."""
+"""Starts and ends of the core, with the pods and nodes of its resource managers before and after each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ class Page:
 
     has_history: bool
     answer: str = ""
-    """What the latest restart lost; empty on later pages of the list."""
+    """A sentence on what was lost in the latest restart; empty on later pages of the list."""
     rows: tuple[Row, ...] = ()
     of_several: bool = False
-    """Whether several cores are in the list."""
+    """Whether the list has rows of several cores."""
     written_to_ms: int = 0
     """The instant up to which the history is written, if it is late; else 0."""
     gaps: Sequence[history_pb2.HistoryGap] = ()

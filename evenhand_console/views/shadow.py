@@ -1,4 +1,7 @@
-"""The comparison of decisions under the shadow settings with live decisions, for the asks for which the two differ."""
+"""The comparison of decisions under the shadow settings with live decisions.
+
+The page lists the asks with different decisions.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +33,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An ask, or a queue above its share, for which the two sides differ."""
+    """An ask, or a queue above its share, with different decisions under the live and the shadow settings."""
 
     found: decisions_pb2.ShadowDecision
     name: str
@@ -42,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The totals of the decisions of one policy on one side, live or shadow."""
+    """The totals of the decisions of one policy under the live settings, or under the shadow settings."""
 
     policy: str
     side: str
@@ -53,7 +56,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class ShadowOf:
-    """The shadow of one partition: its settings, and the totals of the decisions of both sides."""
+    """The shadow of one partition: its settings, and the totals of the live and the shadow decisions."""
 
     partition: str
     since_ms: int
@@ -70,7 +73,7 @@ class Page:
     shadows: tuple[ShadowOf, ...]
     differences: tuple[str, ...]
     alike: int
-    """The number of asks for which both sides decided the same."""
+    """The number of asks with the same decision under the live and the shadow settings."""
     part: Part[Row]
 
 

@@ -60,9 +60,9 @@ class Share:
     limit: int | None
     """The smallest max of the queue and of all queues above it, None if none of them has a max."""
     safe: int
-    """Usage up to the entitlement, which no claim takes."""
+    """The usage up to the entitlement. No claim evicts pods from this part."""
     at_risk: int
-    """The usage above the entitlement, which queues below their own entitlement may claim."""
+    """The usage above the entitlement. Queues below their own entitlements may claim this part."""
 
 
 @dataclass(frozen=True, slots=True)

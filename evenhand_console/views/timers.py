@@ -26,7 +26,7 @@ from evenhand_console.view import View
 from evenhand_console.views.decisions import state_of
 
 KEPT_MAX: Final = 50
-"""The largest number of reservations for whose asks the page reads an explanation."""
+"""The largest number of reservations for which the page reads the explanation of the ask."""
 ROWS_MAX: Final = 200
 """Largest number of promises on a page."""
 
@@ -39,7 +39,7 @@ class Read:
     partitions: Sequence[inspect_pb2.Partition]
     decisions: Sequence[decisions_pb2.Decision]
     nodes: Sequence[inspect_pb2.Node] | None
-    """None if the caller may not see nodes."""
+    """The nodes of the partition; None if the caller may not see nodes."""
     kept: Sequence[explain_pb2.ExplainResponse]
 
 
@@ -126,7 +126,7 @@ def read(core: Core, query: Query) -> Read:
 
 
 def _keeping_nodes(core: Core, partition: inspect_pb2.Partition) -> list[inspect_pb2.Node] | None:
-    """Read the nodes, if any of them keeps capacity for an ask. Return None if the caller may not see nodes."""
+    """Read the nodes, if capacity on any node is kept for an ask. Return None if the caller may not see nodes."""
     if not partition.counts.commitments and not partition.visible_queue:
         return []
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
@@ -218,7 +218,7 @@ def _kept(answers: Sequence[explain_pb2.ExplainResponse], now: int) -> Iterator[
 
 
 NEVER: Final = 1 << 62
-"""The instant by which entries without an instant are sorted, after all other entries."""
+"""The instant that entries without an instant get for sorting, so that they come after all other entries."""
 
 PARAMETERS: Final = {"partition": "", "start": ""}
 VIEW: Final = View("timers", "Timers", "/timers", read, shape, PARAMETERS, pause_s=2.0)

@@ -75,7 +75,7 @@ class Page:
     total: int
     facets: tuple[Facet, ...]
     part: Part[Waiting] | None
-    """The applications of the page, None on the page of a single application."""
+    """The applications of this page of the list; None on the page of a single application."""
     single: Waiting | None
     pods: Part[PodLine] | None
     """The pods of the single application."""
@@ -162,11 +162,14 @@ FACETS: Final[Mapping[str, Callable[[inspect_pb2.Application], dict[str, int]]]]
     "user": _user_of,
     "reason": _reasons,
 }
-"""For each facet, the number of waiting pods of an application with each value. The state is that of the application."""
+"""For each facet, the number of waiting pods of an application with each value.
+
+The value of the facet `state` is the state of the application.
+"""
 
 
 def _matches(one: inspect_pb2.Application, query: Query, but: str = "") -> bool:
-    """Return whether an application has waiting pods that fit the choices in all facets except the facet ``but``."""
+    """Return whether an application has waiting pods that match the choices in all facets except the facet ``but``."""
     if not one.asks_waiting or query["application"] not in {"", one.application_id}:
         return False
     wanted = {name: query[name] for name in FACETS if name != but and query[name]}

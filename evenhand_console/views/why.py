@@ -1,4 +1,7 @@
-"""The reason why a pod or gang waits, or its node: each blocker with the wanted, free and held amounts, and the next step."""
+"""The reason why a pod or gang waits, or the node of a pod.
+
+Each blocker has the wanted, free and used amounts, and the next step.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,18 +48,18 @@ RESERVED: Final = "C7"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The replies from which the page is built. A list is empty if the answer does not need it."""
+    """The replies from which the page is built. A list that the page does not need is empty."""
 
     answer: explain_pb2.ExplainResponse
     found: Sequence[inspect_pb2.Allocation]
-    """The pods among which a name was searched."""
+    """The pods that were searched for the name in the address."""
     tree: inspect_pb2.QueueTree | None
     applications: Sequence[inspect_pb2.Application]
     """The applications of a leaf queue whose max has too little headroom for the ask."""
     on_node: Sequence[inspect_pb2.Allocation] | None
-    """The pods on the nearest node, None if the caller may not see nodes."""
+    """The pods on the node that comes nearest to holding the ask; None if the caller may not see nodes."""
     past: history_pb2.GetPodHistoryResponse | None = None
-    """The history of a pod that the core no longer knows; None if there is none."""
+    """The history of a pod that the core no longer knows; None if there is no such history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class PastAsk:
     waits: tuple[tuple[str, int], ...]
     """The reasons of its waits, each with the time in milliseconds."""
     ran_ms: int
-    """0: it was not placed."""
+    """Milliseconds for which the pod ran; 0 if the ask was not placed."""
     end: str
 
 
@@ -238,7 +241,7 @@ def shape(found: Read, query: Query) -> Page:
 
 
 def _ended(past: history_pb2.GetPodHistoryResponse) -> Page:
-    """Return the page of a pod that the core no longer knows: what its history says."""
+    """Return the page of a pod that the core no longer knows: the values come from its history."""
     latest, now = past.pods[0], past.period.until_ms
     return Page(
         key=latest.key,

@@ -1,1 +1,1 @@
-"""The link to the core: registration, three streams, batching, reconnection; it makes no decision."""
+"""The client of the core: registration, three streams, batching of reports, and reconnection. This package makes no decisions."""

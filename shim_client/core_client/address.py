@@ -26,12 +26,13 @@ QUICK_OPTIONS = (
 )
 """The options of a channel to one of several cores. The channel sends a ping each second, and ends if the core does not answer in time.
 
-The ping timeout ends such a connection. Without it gRPC 1.85 waits a minute, whatever the keepalive timeout is. In the
-core, a thread of gRPC answers pings, so that a core with a long decision is not taken as dead.
+The ping timeout ends the connection. Without the ping timeout, gRPC 1.85 waits a minute, whatever the keepalive
+timeout is. In the core, a thread of gRPC answers pings, so that a core that is busy with a long decision still
+answers.
 """
 
 Secrets = tuple[grpc.ChannelCredentials | None, str]
-"""The credentials of a channel, and a token or ""."""
+"""The credentials of a channel, and the token of each call ("" for no token)."""
 
 
 @dataclass(frozen=True, slots=True)

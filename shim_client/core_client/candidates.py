@@ -1,4 +1,4 @@
-"""The cores among which a shim chooses: each with its channel, and what its health service says."""
+"""The cores among which a shim chooses: each core with its channel and its health checks."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from si.v1.si_pb2_grpc import SchedulerAsyncStub
 
 HEALTH_SECONDS_MAX = 1.0
-"""Longest wait, in seconds, for the answer of one of several cores to the question whether it serves."""
+"""Longest wait, in seconds, for the answer to a health check of one of several cores."""
 SERVICE = "si.v1.Scheduler"
 LEADER = "leader"
-"""The name in the health service of a core that serves while the core leads."""
+"""The service name in a core's health service whose status is SERVING while the core leads."""
 PROCESS = "process."
-"""The beginning of the name in the health service by which a core is known, followed by the name of its process."""
+"""The prefix of the service name in a core's health service that names the core's process. The name of the process follows."""
 
 _UNKNOWN = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
-"""Status codes of a core that has no health service, or none of this name."""
+"""Status codes of the answer when a core has no health service, or when its health service does not know the service name."""
 
 
 class Core:
@@ -36,15 +36,15 @@ class Core:
         self._quick = quick
         self.channel: Channel = address.channel(quick=quick)
         self._is_silent = False
-        """Whether the core did not answer the last question about its health."""
+        """Whether the core did not answer the last health check."""
 
     async def serves(self, service: str) -> bool:
-        """Return whether the core says that a service of its health service serves.
+        """Return whether the core's health service reports the given service name as serving.
 
         Raises AioRpcError if the core does not answer or does not know the service.
 
-        If there was no answer, the next question has another channel: one whose attempts to connect failed refuses
-        calls for a moment, even if the core is there again.
+        If the core did not answer, the next health check uses a new channel: a channel whose attempts to connect
+        failed refuses calls for a moment, even if the core runs again.
         """
         if self._is_silent:
             await self.close()
@@ -63,7 +63,7 @@ class Core:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     async def renew(self) -> None:
-        """Make another channel if the credentials were replaced since this one was made."""
+        """Make another channel if the credentials were replaced since the present channel was made."""
         address = self.address.renewed()
         if address is not self.address:
             self.address = address
@@ -81,9 +81,12 @@ class Core:
 
 
 async def leaders_first(cores: Sequence[Core]) -> list[Core]:
-    """Return the cores that lead already, then the others, each in the order of the list.
+    """Return the cores that lead already, then the other cores.
 
-    A core that leads has the state of its manager. Another core of the list may have less, for example because it was just started.
+    Cores that lead keep the order of the list, and so do the other cores.
+
+    A core that leads has the state of this resource manager. A core that does not lead may lack this state, for
+    example because the core was just started.
     """
     leads = await asyncio.gather(*(_has(core, LEADER) for core in cores))
     return [
@@ -95,9 +98,9 @@ async def leaders_first(cores: Sequence[Core]) -> list[Core]:
 
 
 async def successor_first(cores: Sequence[Core], process: str) -> list[Core]:
-    """Return the core whose process has this name, then the others in the order of the list.
+    """Return the core whose process has this name, then all other cores in the order of the list.
 
-    Wait for no other core once that core has answered.
+    When the core with this name has answered, do not wait for the answers of the other cores.
     """
     asked = {asyncio.create_task(_has(core, f"{PROCESS}{process}")): core for core in cores}
     waiting, found = set(asked), list[Core]()
@@ -111,7 +114,10 @@ async def successor_first(cores: Sequence[Core], process: str) -> list[Core]:
 
 
 async def _has(core: Core, service: str) -> bool:
-    """Return whether a core says that a service serves. Return False for a core that does not answer, or does not know the service."""
+    """Return whether a core reports a service name as serving.
+
+    Return False for a core that does not answer, or does not know the service.
+    """
     try:
         return await core.serves(service)
     except AioRpcError:

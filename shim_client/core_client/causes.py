@@ -12,7 +12,7 @@ START_ADVICE: Final = (
 
 
 def cause(details: str) -> str:
-    """Return why a call failed, in words for people.
+    """Return the cause of a failed call as a text for users.
 
     If the cause is unknown, return the last part of gRPC's own message.
     """
@@ -36,7 +36,8 @@ _TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
 def is_too_large(error: AioRpcError) -> bool:
     """Return whether gRPC refused a message, or dropped the details of an error, because of the size.
 
-    A busy core answers with that status code, too, but may accept another attempt.
+    For a message that is too large, the status code is RESOURCE_EXHAUSTED. A busy core answers with
+    RESOURCE_EXHAUSTED, too, but may accept another attempt.
     """
     details = error.details() or ""
     is_exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -1,8 +1,8 @@
 """The transport of the queue configuration to the core.
 
-The newest text is sent once in each session, and after each change. The request names the resource manager, so that the
-core recognises a text that this manager has sent before. The core does not apply such a text again, because that would
-undo a later `evenhand config apply`.
+The newest text is sent once in each session, and after each change. The request names the resource manager, so that
+the core recognises a text that this manager has sent before. The core does not apply a text again that it has
+received before, because that would undo a later `evenhand config apply`.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 When a core does not answer, the gRPC channel waits longer after each attempt. When a core answers and then drops
 every session, this module waits longer after each attempt.
 
-If there are several cores, the shim registers at the first one in its list that is healthy and accepts the shim. Cores that lead
-already, because another shim used them, come first. When that session is lost, the shim goes to the next core. The shim has at most
-one session. Before it registers at the next core, the streams of the old session are closed, and the state machine has handled its
-end (design 7.2).
+If there are several cores, the shim registers at the first one in its list that is healthy and accepts the shim.
+Cores that lead already, because another shim used them, come first. When the session with a core is lost, the shim
+goes to the next core. The shim has at most one session. Before it registers at the next core, the streams of the old
+session are closed, and the state machine has handled its end (design 7.2).
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ PAUSE_SECONDS_MAX = 5.0
 PAUSE_SECONDS_MAX_OF_SEVERAL = 0.5
 """The longest pause of a shim with several cores.
 
-It is short, because the failure of one core is no reason to wait before trying another.
+This pause is short, because the failure of one core is no reason to wait before trying another core.
 """
 
 RESUME_ROUNDS_MAX = 5
-"""The number of rounds through several cores after which a session that broke off counts as lost, if no core answered in time."""
+"""The number of rounds after which a session that broke off counts as lost. In a round, the shim tries each core once."""
 
 RENEWAL_PAUSE_SECONDS = 5.0
 RENEWAL_ATTEMPTS_MAX = 60
@@ -92,19 +92,19 @@ class Registration:
     Of several processes of one shim the core accepts the newest.
     """
     forget: bool = False
-    """Whether the core removes the objects that the shim reported before, instead of comparing them.
+    """Whether the core removes the objects that the shim reported before, instead of comparing them with the new reports.
 
     This holds for the first session only.
     """
     table_revision: int = 0
-    """The revision of the group of cores in the table, 0 without one (design 7.6)."""
+    """The revision of the group of cores in the table of cores; 0 without such a table (design 7.6)."""
 
     def message(
         self, epoch: int = 0, session: str = "", resume: si_pb2.SessionResume | None = None
     ) -> si_pb2.RegisterResourceManagerRequest:
         """Return the registration message; `explicitSync` tells the core to place nothing before the sync is complete.
 
-        `session` is the name of the session that begins, unless the one in `resume` continues.
+        `session` is the name of the session that begins, unless the session in `resume` continues.
         """
         return si_pb2.RegisterResourceManagerRequest(
             rmID=self.rm_id,
@@ -128,7 +128,10 @@ class Listener(Protocol):
         ...
 
     async def resumed(self, core: str, why: str) -> None:
-        """Note that the session continues at another core: nothing has to be reported again. `why` says how it broke off."""
+        """Note that the session continues at another core, so that no object has to be reported again.
+
+        `why` is the reason why the session broke off.
+        """
         ...
 
     async def unreachable(self, why: str) -> None:
@@ -136,7 +139,7 @@ class Listener(Protocol):
         ...
 
     async def skipped(self, core: str, why: str) -> None:
-        """Note that one of several cores gives this shim no session now. The next core is tried."""
+        """Note that one of several cores does not accept this shim now. The next core is tried."""
         ...
 
     async def unknown(self, why: str, seconds: float) -> None:
@@ -164,9 +167,9 @@ class _Ended:
     heard: bool = False
     error: Exception | None = None
     may_resume: bool = False
-    """Whether a core may continue the session that broke off, so that it does not count as lost yet."""
+    """Whether a core may continue the session that broke off, so that the session does not count as lost yet."""
     successor: str = ""
-    """The name of the process of the core to which the last one handed over, "" if it named none."""
+    """The process name of the core to which the last core handed over its state; "" if the last core named none."""
     is_own_end: bool = False
     """Whether this shim ended the session itself, so that the next one is with the same core."""
 
@@ -197,11 +200,14 @@ class Connection:
         self._tables = 0
         self._session: Session | None = None
         self._broken = ""
-        """Why the session broke off that may be resumed at another core. Empty if there is none."""
+        """The reason why the last session broke off, as long as another core may resume that session; otherwise empty."""
         self._rounds = 0
         """The number of rounds through the cores since the session broke off."""
         self._renewals_left = 0
-        """How often this shim may still register with credentials that a core refuses. It is 0 before a core has accepted the shim."""
+        """How often this shim may still register with credentials that a core refuses.
+
+        The number is 0 before a core has accepted the shim.
+        """
         self._configuration = ConfigurationPost(addresses[0].metadata(), registration.rm_id)
 
     @property
@@ -226,7 +232,9 @@ class Connection:
             self._session.send(state)
 
     def use_table(self, revision: int = 0) -> None:
-        """End the session, if there is one. The next registration has this revision of the table, if it is not 0.
+        """End the session, if there is one.
+
+        The next registration carries the given revision of the table of cores, unless the revision is 0.
 
         A session that broke off is not continued either, and a registration in flight begins again.
         """
@@ -309,7 +317,8 @@ class Connection:
     def _resumable(self) -> Session | None:
         """Return the session that broke off, if a core may continue it.
 
-        Meanwhile the shim may have ended the session, or reports may have been dropped because too many wait.
+        No core may continue a session that the shim itself has ended, or whose reports were dropped because too many
+        waited.
         """
         session = self._session if self._broken else None
         return session if session is not None and session.may_resume else None
@@ -329,7 +338,8 @@ class Connection:
     def _end_if_hopeless(self, failed: list[_Ended]) -> None:
         """Raise an error if every core refuses the shim, or if a core does not answer and the shim was told not to wait.
 
-        Of several refusals, raise the first one by a core that does not know the shim, for which the shim may wait; else the first.
+        If all cores refuse the shim, raise the first CallerUnknownError, because the shim may then wait for new
+        credentials. Without a CallerUnknownError, raise the first refusal.
         """
         errors = [one.error for one in failed]
         if all(isinstance(one, CoreRefusedError) for one in errors):
@@ -386,7 +396,10 @@ class Connection:
         )
 
     async def _lose(self, listener: Listener, why: str) -> None:
-        """Tell the listener that there is no session any more. After that, nothing can be sent for the old session."""
+        """Tell the listener that there is no session any more.
+
+        When this method has returned, nothing can be sent for the old session.
+        """
         self._session, self._broken = None, ""
         await listener.lost(why)
 
@@ -396,7 +409,10 @@ class Connection:
             await self._lose(listener, f"{self._broken}; {why}")
 
     async def _hold(self, session: Session, channel: Channel, listener: Listener) -> None:
-        """Run the streams and send new configurations until one of the two fails. The streams finish the responses that they process."""
+        """Run the streams and send new configurations, until the streams or a call fails.
+
+        When the session ends, the streams finish the responses that they process.
+        """
         jobs = [
             asyncio.create_task(session.run()),
             asyncio.create_task(self._configuration.follow(channel, self._heard_by(listener))),
@@ -415,7 +431,7 @@ class Connection:
                 job.result()
 
     def _heard_by(self, listener: Listener) -> Sink:
-        """Return the receiver of answers to configurations.
+        """Return a function that receives the core's answers to configurations.
 
         If a configuration came into force, later registrations send it. A core that restarts without a state therefore
         does not begin with an older configuration.
@@ -477,8 +493,8 @@ class Connection:
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Register the shim, and return the core's answer.
 
-        The first attempt fails at once when no core listens, so that the user learns of it. The second attempt waits
-        for a core, if there is only one.
+        The first attempt to register fails at once when no core listens, so that the user is informed. The second
+        attempt waits for the core, if the shim has only one core.
         """
         where = f"the core at {core.address.target}"
         try:

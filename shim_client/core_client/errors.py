@@ -10,7 +10,7 @@ from shim_client.core_client.refusals import Move
 
 
 class CoreRefusedError(Exception):
-    """A core that refuses this shim because of a bad configuration or a missing permission, or an address without a core."""
+    """The error when a core refuses this shim (bad configuration, missing permission), or when no core runs at the address."""
 
 
 class CallerUnknownError(CoreRefusedError):
@@ -18,7 +18,7 @@ class CallerUnknownError(CoreRefusedError):
 
 
 class EpochOldError(CoreRefusedError):
-    """A core that knows a newer epoch of this manager, or another process with this epoch (design 7.2)."""
+    """A core that knows a newer epoch of this manager, or another process with the epoch of this shim (design 7.2)."""
 
     def __init__(self, message: str, known: int, *, is_connected: bool) -> None:
         super().__init__(message)

@@ -36,7 +36,7 @@ class Outbox:
         return True
 
     def is_full(self) -> bool:
-        """Return whether more reports wait than the core is expected to leave unread."""
+        """Return whether more than `OUTBOX_MAX` reports wait."""
         return len(self._waiting) > OUTBOX_MAX
 
     async def take(self) -> list[Any]:

@@ -18,42 +18,48 @@ OTHER_TABLE: Final = "OTHER_TABLE"
 _DETAILS: Final = "grpc-status-details-bin"
 """The metadata in which a status travels with its details."""
 ANOTHER_LEADS: Final = frozenset({"FOLLOWER_BEHIND", "NOT_LEADER"})
-"""Reasons of a core that takes no registration now, because it follows another core. That core may accept this shim later."""
+"""Reasons of a core that accepts no registration now, because it follows another core.
+
+The refusing core may accept this shim later.
+"""
 
 
 class Move(NamedTuple):
-    """A move of a partition from one group of cores to another one, as a core of one of the two names it (design 7.9)."""
+    """A move of a partition from one group of cores to another, as reported by a core of one of these two groups (design 7.9)."""
 
     revision: int
-    """The revision of that core's own group since the move."""
+    """The revision that the reporting core's group has since the move."""
     partition: str
     group: str
     """The group that owns the partition since the move."""
     group_revision: int
-    """The revision of that group since the move."""
+    """The revision that the new owner, `group`, has since the move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason of a refusal, with the facts about it. Both are empty for a status without details."""
+    """The reason of a refusal, with the facts about the refusal. Reason and facts are empty for a status without details."""
 
     reason: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
-        """The epoch that the core knows, 0 when it names none."""
+        """The epoch that the core knows; 0 when the core names no epoch."""
         text = self.facts.get("epoch", "")
         return int(text) if text.isascii() and text.isdigit() else 0
 
     @property
     def is_connected(self) -> bool:
-        """Whether a process with that epoch is connected. If the core does not say this, the process is taken as connected."""
+        """Whether a process with the epoch that the core knows is connected to the core; true if the refusal does not say."""
         return self.facts.get("connected") != "false"
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """The moves since the table of this shim. Empty if the core names none, or none that can be read."""
+        """The moves since the revision of this shim's table.
+
+        The tuple is empty if the core names no moves, or if the moves cannot be read.
+        """
         with suppress(ValueError, TypeError):
             found = [Move(*one) for one in json.loads(self.facts.get("moves", "[]"))]
             if all(_is_move(one) for one in found):
@@ -62,12 +68,12 @@ class Refusal:
 
     @property
     def successor(self) -> str:
-        """The name of the process of a core that has everything that this one had, "" when it names none (design 7.7)."""
+        """The process name of the core that took over the state of the refusing core; "" if not named (design 7.7)."""
         return self.facts.get("process", "")
 
 
 def _is_move(one: Move) -> bool:
-    """Return whether the fields of a move have their types."""
+    """Return whether the fields of a move have the types that `Move` declares."""
     numbers, texts = (one.revision, one.group_revision), (one.partition, one.group)
     return all(type(each) is int for each in numbers) and all(type(each) is str for each in texts)
 

@@ -40,7 +40,7 @@ class Stream:
         self.received = 0
         """The number of the last response that was processed."""
         self.is_whole = True
-        """Whether no response was processed in part."""
+        """Whether every received response was processed as a whole."""
         self._pack = pack
         self._greeting = greeting
         self._rm_id = rm_id
@@ -52,7 +52,10 @@ class Stream:
         self._packing: Iterator[Any] = iter(())
 
     async def next(self) -> Any:  # noqa: ANN401 - a message of the stream
-        """Return the next message to write. Wait until there is a report. The first message may be an empty one, which names the manager."""
+        """Return the next message to write.
+
+        Wait until there is a report. The first message may be empty: it then only names the manager.
+        """
         if not self._made and not await self.waiting.fills_within(GREETING_SECONDS):
             self.greet()
         while self._written == self._made:
@@ -80,7 +83,7 @@ class Stream:
         return self._made - len(self._kept) + 1
 
     def progress(self) -> si_pb2.StreamProgress:
-        """Return the progress, as a registration tells it."""
+        """Return the progress of the stream, in the form in which a registration carries it."""
         return si_pb2.StreamProgress(received=self.received, sent=self._made, oldest=self._oldest())
 
     def resume(self, taken: int) -> None:
@@ -129,7 +132,7 @@ class Progress:
         )
 
     def resume(self, resumed: si_pb2.ResumedSession) -> None:
-        """Go on with a core that has taken these numbers of messages."""
+        """Continue the session at a core that has processed the given number of messages of each stream."""
         self.nodes.resume(resumed.nodes)
         self.applications.resume(resumed.applications)
         self.allocations.resume(resumed.allocations)

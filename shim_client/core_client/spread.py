@@ -19,7 +19,7 @@ class CoreGroup:
     addresses: tuple[CoreAddress, ...]
     partitions: tuple[str, ...] = ()
     revision: int = 0
-    """The revision of the group in the table. A core of the group with another one refuses the shim."""
+    """The revision of the group in the table. A core that has another revision of its group refuses the shim."""
 
 
 Cores = CoreAddress | Sequence[CoreAddress | CoreGroup]
@@ -27,7 +27,7 @@ Cores = CoreAddress | Sequence[CoreAddress | CoreGroup]
 
 
 def groups_of(cores: Cores) -> list[CoreGroup]:
-    """Return the groups of cores; a single group without a name if the partitions are not spread."""
+    """Return the groups of cores; a single group without a name if one group decides for all partitions."""
     listed = [cores] if isinstance(cores, CoreAddress) else list(cores)
     groups = [one for one in listed if isinstance(one, CoreGroup)]
     addresses = [one for one in listed if isinstance(one, CoreAddress)]

@@ -32,9 +32,9 @@ Sink = Callable[[list[Decision]], Awaitable[None]]
 
 
 class SessionLostError(Exception):
-    """The end of a session for a reason that may pass: the shim registers again and reports everything.
+    """The end of a session for a temporary reason: the shim registers again and reports everything.
 
-    `successor` is the name of the process of a core that has everything that the lost one had, or "" (design 7.7).
+    `successor` is the process name of the core that has the whole state of the lost core, or "" (design 7.7).
     """
 
     def __init__(self, message: str, successor: str = "") -> None:
@@ -61,7 +61,7 @@ class Session:
         epoch: int = 0,
     ) -> None:
         self.progress = progress
-        """The progress of the session. Another Session object can go on from there, at another core."""
+        """The progress of the session. Another Session object can continue from this progress, at another core."""
         self._sink = sink
         self._epoch = epoch
         if epoch:
@@ -79,12 +79,16 @@ class Session:
 
     @property
     def may_resume(self) -> bool:
-        """Whether a core may continue the session: one accepted it under a name, the shim did not end it, and its progress is whole."""
+        """Whether a core may continue the session.
+
+        A core may continue a session if a core has accepted it under a name, the shim did not end it, and its
+        progress is whole.
+        """
         is_known = bool(self.progress.name) and self.heard
         return is_known and not self.is_over and self.progress.is_whole()
 
     def send(self, reports: Iterable[Report]) -> None:
-        """Queue reports; end the session when the core leaves too many of them unread."""
+        """Queue reports. End the session when too many reports wait because the core does not read them."""
         for report in reports:
             outbox = self.progress.stream_of(report).waiting
             outbox.put(report)
@@ -93,7 +97,7 @@ class Session:
                 return
 
     def end(self, why: str) -> None:
-        """End the session. No core continues it."""
+        """End the session, so that no core continues it."""
         self.is_over = True
         self._cancel(why)
 
@@ -140,7 +144,7 @@ class Session:
     async def _write(self, call: Call, stream: Stream) -> None:
         """Write reports to a stream. If no report arrives soon, write an empty message first.
 
-        The first message names the manager. When too many streams are open, the core closes those without a first
+        The first message names the manager. When too many streams are open, the core closes streams without a first
         message.
         """
         try:
@@ -187,7 +191,7 @@ async def _next(call: Call) -> Any:  # noqa: ANN401 - a response of the stream
 async def _end_of(call: Call, error: BaseException | None) -> Exception:
     """Return the error for the end of a stream.
 
-    The status ABORTED means that a newer registration replaced this one (design 1.10).
+    The status ABORTED means that a newer registration replaced the registration of this session (design 1.10).
     """
     if isinstance(error, AioRpcError):
         code, details, trailing = error.code(), error.details(), error.trailing_metadata()
@@ -201,7 +205,11 @@ async def _end_of(call: Call, error: BaseException | None) -> Exception:
 
 
 def _raise_gravest(done: set[asyncio.Task[None]]) -> None:
-    """Raise the error that ended the session; SupersededError takes precedence over SessionLostError, and a known successor over none."""
+    """Raise the error that ended the session.
+
+    SupersededError takes precedence over SessionLostError, and an error with a successor takes precedence over an
+    error without one.
+    """
     ended = [task for task in done if not task.cancelled()]
     errors = [error for task in ended if (error := task.exception()) is not None]
     errors.sort(key=_gravity)
@@ -209,7 +217,7 @@ def _raise_gravest(done: set[asyncio.Task[None]]) -> None:
 
 
 def _gravity(error: BaseException) -> int:
-    """Return the place of an error among those of one session: the lowest is raised."""
+    """Return the rank of an error: of all errors of a session, the error with the lowest rank is raised."""
     if isinstance(error, SupersededError):
         return 0
     return 1 if isinstance(error, SessionLostError) and error.successor else 2

@@ -1,12 +1,12 @@
-"""The knowledge of one candidate about the lease, and its next step; pure, with the time as an argument.
+"""The knowledge of one candidate about the lease, and its next step; pure functions with the time as an argument.
 
 Two candidates never hold the lease at one instant, whatever the delays and failures of their requests, if their clocks gain or
 lose less than the margin while a lease lasts:
 
-- The holder counts from the *start* of its last successful write. The store changed the lease later than that. The holder stops
-  `margin` before `duration` has passed.
-- Another candidate counts from the *receipt* of the last change that it saw. The store changed the lease earlier than that. The
-  candidate takes the lease when the duration that the holder wrote has passed.
+- The holder counts from the *start* of its last successful write. The store changed the lease after this start. The
+  holder stops `margin` before `duration` has passed.
+- Another candidate counts from the *receipt* of the last change that it saw. The store changed the lease before this
+  receipt. The candidate takes the lease when the duration that the holder wrote has passed.
 - Each write names the version that was read. The store refuses a write that arrives late, and one from a candidate that missed
   a renewal.
 
@@ -19,7 +19,10 @@ from shim_client.election.lease import Lease, LeaseTerms, LeaseWrite
 
 
 class Candidate:
-    """One candidate. Instants are seconds of a clock that never goes back and also counts while the machine sleeps."""
+    """One candidate for the lease.
+
+    Instants are seconds of a clock that never goes back and also counts while the machine sleeps.
+    """
 
     def __init__(self, identity: str, terms: LeaseTerms) -> None:
         """Make a candidate. No other process, and no earlier run of this process, may have the same identity."""
@@ -37,7 +40,7 @@ class Candidate:
         self._highest = 0
         """The highest epoch that was seen. The next term's epoch is higher, even if the lease was deleted meanwhile."""
         self._is_known = False
-        """Whether `_seen` is what the store has, as far as this candidate knows."""
+        """Whether `_seen` equals the lease in the store, as far as this candidate knows."""
 
     def holds(self, now: float) -> bool:
         """Return whether the candidate surely holds the lease."""
@@ -54,7 +57,7 @@ class Candidate:
         return not self._is_known or not self.holds(now)
 
     def saw(self, lease: Lease | None, now: float) -> None:
-        """Take in the lease as it was read."""
+        """Record the lease as it was read."""
         if lease != self._seen:
             self._seen, self._seen_at = lease, now
         self._is_known = True
@@ -104,7 +107,7 @@ class Candidate:
         return LeaseWrite(self._seen.version, "", self.terms.duration, self.epoch)
 
     def wrote(self, change: LeaseWrite, lease: Lease, started: float, now: float) -> None:
-        """Take in a write that succeeded, with the instants at which its request started and its answer came."""
+        """Record a write that succeeded, with the instants at which its request started and its answer came."""
         lapsed = self._until is None or now >= self._until
         self._seen, self._seen_at, self._is_known = lease, now, True
         self._highest = max(self._highest, lease.transitions)
@@ -123,7 +126,7 @@ class Candidate:
         self._is_known = False
 
     def pause(self, started: float, now: float) -> float:
-        """Return how many seconds to wait before the next step, when the last one started at the given instant."""
+        """Return how many seconds to wait before the next step, given the instant at which the last step started."""
         if self.holds(now):
             return max(0.0, started + self.terms.renew - now) if self._is_known else self.terms.look
         if self._is_known and self._seen is not None and self._seen.holder:

@@ -1,4 +1,4 @@
-"""The loop that acquires and renews the lease, and tells the shim when it may act and when it may not act any more."""
+"""The loop that acquires and renews the lease, and informs the shim when it may act and when it may not act any more."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ class LeaseLostError(Exception):
 
 
 class Elector:
-    """One candidate at work. Run `run` as a task. `missed` is called with the error of each failed request."""
+    """The loop that carries out the steps of one candidate.
+
+    Run `run` as a task. `missed` is called with the error of each failed request.
+    """
 
     def __init__(
         self,
@@ -110,7 +113,7 @@ class Elector:
     def resign(self) -> None:
         """End the present term: this process may change nothing in it any more.
 
-        Any process can acquire the lease again, this one included.
+        Any process, including this process, can acquire the lease again.
         """
         self._candidate.end_term()
         self._wake()

@@ -25,9 +25,9 @@ class LeaseTerms:
     duration: int = 6
     """How long another candidate waits before it takes the lease, counted from the last change that it saw."""
     renew: float = 2.0
-    """The time from the start of one renewal to the start of the next. It is also the longest wait for an answer."""
+    """The time from the start of one renewal to the start of the next. This time is also the longest wait for an answer."""
     margin: float = 1.0
-    """The holder stops acting this long before another candidate can take the lease."""
+    """How long before another candidate can take the lease the holder stops acting."""
     look: float = 0.25
     """How long a candidate waits before it reads the lease again. A holder waits this long after a failed renewal."""
 
@@ -49,7 +49,7 @@ class Election:
 
     name: str = "evenhand-shim"
     namespace: str = ""
-    """Namespace of the Lease. If it is empty, the namespace of the ConfigMaps is used."""
+    """Namespace of the Lease. If this text is empty, the namespace of the ConfigMaps is used."""
     terms: LeaseTerms = field(default_factory=LeaseTerms)
 
 
@@ -76,7 +76,7 @@ class LeaseWrite:
     duration: int
     transitions: int
     acquires: bool = False
-    """Whether the write begins a term. If not, it renews the lease or raises its epoch."""
+    """Whether the write begins a term. If not, the write renews the lease or raises its epoch."""
 
 
 class LeaseStore(Protocol):

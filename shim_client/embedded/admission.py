@@ -52,7 +52,7 @@ class InvalidError(ClusterError):
 class Admission:
     """The admission of objects.
 
-    Pods are admitted by the PriorityClasses that exist at that time.
+    A pod is admitted with the PriorityClasses that exist when the pod is created.
     """
 
     classes: Callable[[], Mapping[str, KubeObject]]
@@ -61,8 +61,8 @@ class Admission:
     def admit(self, item: Mapping[str, Any], now_ms: int, serial: int) -> dict[str, Any]:
         """Return the object in the form to store, with all defaults.
 
-        Raises InvalidError if an API server would refuse the object. `now_ms` (Unix milliseconds) becomes the creation
-        time, and `serial` makes the uid unique, where the object has none.
+        Raises InvalidError if an API server would refuse the object. An object without a creation time gets `now_ms`
+        (Unix milliseconds). An object without a uid gets a uid that `serial` makes unique.
         """
         kind = _text(item.get("kind"), "kind")
         _check_size(item)
@@ -99,7 +99,7 @@ class Admission:
         if isinstance(spec.get("initContainers"), list):
             kept["initContainers"] = _with_requests(spec["initContainers"])
         if isinstance(spec.get("volumes"), list):
-            # No controller makes their claims here (checks.warnings).
+            # The embedded cluster has no controller that makes the claims of these volumes (checks.warnings).
             kept["volumes"] = [one for one in spec["volumes"] if not is_ephemeral(one)]
         return {**kept, **self._priority(spec)}
 
@@ -219,7 +219,8 @@ def _check_class(item: Mapping[str, Any]) -> None:
 def _default_class(classes: Mapping[str, KubeObject]) -> str:
     """Return the name of the globalDefault class.
 
-    Of several return the one with the lowest value, and "" when there is none.
+    If several classes are globalDefault, return the class with the lowest value. If no class is globalDefault, return
+    "".
     """
     defaults = [
         (item.get("value", 0), name) for name, item in classes.items() if item.get("globalDefault")

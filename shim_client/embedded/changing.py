@@ -1,9 +1,9 @@
 """The change that a manifest makes to an existing object, as far as an API server allows it.
 
-This is a pure function. A manifest has the fields that its author wants to set. Changes by other writers stay: the
-shim's annotations on a pod, a cordon on a node, a scaled number of replicas that the manifest does not mention. Labels
-and annotations that an earlier manifest had, and this one lacks, are removed. `metadata.managedFields` records which
-labels and annotations an earlier manifest had.
+The functions of this module are pure. A manifest has the fields that its author wants to set. Changes by other
+writers stay: the shim's annotations on a pod, a cordon on a node, a scaled number of replicas that the manifest does
+not mention. Labels and annotations that an earlier manifest had, and the new manifest lacks, are removed.
+`metadata.managedFields` records which labels and annotations an earlier manifest had.
 """
 
 from __future__ import annotations

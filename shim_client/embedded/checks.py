@@ -1,7 +1,7 @@
 """The check of a manifest: what an API server would refuse, and what an embedded cluster ignores.
 
-A manifest that is refused creates no object. A warning creates the object, with an event that names what has no
-effect. Both are pure functions; `EmbeddedCluster` records the events.
+A manifest that is refused creates no object. With a warning, the object is created, and an event names the part that
+has no effect. `check` and `warnings` are pure functions; `EmbeddedCluster` records the events.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COUNTS: Mapping[str, tuple[str, ...]] = {
     "Job": ("parallelism", "completions", "backoffLimit"),
     "DaemonSet": (),
 }
-"""The counts in the spec of each kind of workload."""
+"""The fields in the spec of each kind of workload that must be whole numbers."""
 NO_SCHEDULER = "NoScheduler"
 SETTING_NOT_CLEAR = "SettingNotClear"
 VOLUMES_IGNORED = "VolumeClaimsIgnored"

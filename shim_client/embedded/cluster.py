@@ -73,7 +73,7 @@ class EmbeddedCluster:
             self.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value})
 
     def fill(self, manifests: Manifests) -> None:
-        """Create the objects of a directory; an object that is refused gets an event, and the others are created."""
+        """Create the objects of a directory; an object that is refused gets an event, and all other objects are created."""
         for found in manifests.objects:
             try:
                 self.create_checked(found.item)
@@ -90,7 +90,7 @@ class EmbeddedCluster:
     async def watch(self, kind: str, version: int) -> AsyncIterator[WatchEvent]:
         """Yield every change after a version.
 
-        Raises GoneError when changes after it are no longer kept.
+        Raises GoneError when changes after this version are no longer kept.
         """
         changed = asyncio.Event()
         self._wakers.add(changed)
@@ -200,8 +200,8 @@ class EmbeddedCluster:
     def create(self, item: dict[str, Any], *, from_manifest: bool = False) -> KubeObject:
         """Create an object, and its namespace when that is missing.
 
-        Raises InvalidError, ConflictError when the name is taken. With `from_manifest` the object's labels and annotations are
-        recorded as those of a manifest, so that a later manifest can remove them.
+        Raises InvalidError, ConflictError when the name is taken. With `from_manifest` the object's labels and
+        annotations are recorded as parts of a manifest, so that a later manifest can remove them.
         """
         self._serial += 1
         kept = self.admitted(item)

@@ -20,9 +20,9 @@ from shim_client.translate.fields import BadObjectError
 
 KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "Job", "DaemonSet")
 FAILURES_MAX = 6
-"""The `backoffLimit` of a Job that sets none.
+"""The `backoffLimit` of a Job whose spec sets none.
 
-When more pods than this have failed, the Job creates no further ones.
+When more than this number of pods have failed, the Job creates no further pods.
 """
 _FINAL = frozenset({"Succeeded", "Failed"})
 

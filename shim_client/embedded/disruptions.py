@@ -21,7 +21,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Disruptions:
-    """The counts for each budget; `step` writes those that have changed."""
+    """The pod counts of each disruption budget. `step` writes the counts that have changed."""
 
     def __init__(self, store: Store, hands: Hands) -> None:
         self._store = store
@@ -103,7 +103,11 @@ class Disruptions:
         }
 
     def _expected(self, pods: list[KubeObject]) -> int:
-        """Return the expected number of pods: what the owners of these pods want in all, plus the pods without such an owner."""
+        """Return the expected number of pods.
+
+        The number is what the owners of the pods want, plus the number of pods without an owner of a kind in
+        `COUNTED`.
+        """
         sets: dict[tuple[str, Key], int] = {}
         alone = 0
         for pod in pods:
@@ -154,7 +158,7 @@ def desired(spec: KubeObject, expected: int) -> int:
 def _share(value: object, expected: int, field: str) -> int:
     """Return a number of pods that is given as a number, or in percent of `expected` and rounded up.
 
-    Raises BadObjectError if the value is neither.
+    Raises BadObjectError if the value is neither a number nor a percentage.
     """
     if type(value) is int and value >= 0:
         return value

@@ -1,4 +1,4 @@
-"""Events on objects: equal events are counted together, and the oldest ones are forgotten."""
+"""Events on objects: equal events are counted together, and the oldest events are forgotten."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ REFUSED = frozenset(
         "PodGroupNotReadable",
     }
 )
-"""Reasons of events about an object, or a part of one, that does not exist because it was refused."""
+"""Reasons of events about an object, or a part of an object, that does not exist because it was refused."""
 WITHOUT_EFFECT = frozenset(
     {
         NO_SCHEDULER,
@@ -58,7 +58,7 @@ class ObjectFault:
 def object_faults(events: Iterable[KeptEvent]) -> list[ObjectFault]:
     """Return the faults that events report.
 
-    Refusals come first; apart from that, the order is that of the events.
+    Refusals come first; apart from this, faults are in the order of the events.
     """
     found: dict[tuple[str, str, str], list[KeptEvent]] = {}
     for one in events:

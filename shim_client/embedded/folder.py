@@ -1,6 +1,7 @@
 """The directory of an embedded cluster: its manifests are applied at the start and whenever they change.
 
-Only changes of the files are applied. A change by a command stays until the manifest of that object changes.
+Only changes of the files are applied. A change of an object by a command stays until the manifest of the object
+changes.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ LOOK_SECONDS = 0.5
 
 Say = Callable[[str], None]
 Configure = Callable[[str, ObjectRef], Awaitable[None]]
-"""A function that sends a queue configuration to the core; events on it are recorded under the reference."""
+"""A function that sends a queue configuration to the core. Events about the configuration are recorded on the reference."""
 Sleep = Callable[[float], Awaitable[None]]
 Stamps = Mapping[str, tuple[int, int, int]]
 """Time of change, size and inode of each file."""
 
 
 QUEUES = ObjectRef("File", "", QUEUES_FILE)
-"""The reference under which events on the queue configuration are recorded."""
+"""The reference on which events about the queue configuration are recorded."""
 QUEUES_LOST = "it holds no queues any more; the queues that it held stay in force"
 
 
@@ -55,7 +56,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Report:
-    """What was carried out after a change of the files, in counts, and what could not be."""
+    """The result of applying the files: the number of created, changed and deleted objects, and the problems."""
 
     counts: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Report:
     """Names of changed ConfigMaps that the shim reads."""
 
     def count(self, word: str) -> None:
-        """Count one object under a word that says what was done with it."""
+        """Count one object under a word for the change, such as `created`."""
         self.counts[word] = self.counts.get(word, 0) + 1
 
     def text(self) -> str:
@@ -74,10 +75,10 @@ class Report:
 def difference(
     known: Mapping[Id, str], found: Iterable[FileObject], kept: Iterable[Id] = ()
 ) -> Difference:
-    """Return the changes with which a cluster follows its files.
+    """Return the changes of the cluster that follow from the changes of its files.
 
     `known` has the digest of the manifest that was last carried out for each object. `kept` are the objects of files
-    that cannot be read at present. Such objects stay as they are.
+    that cannot be read at present. Objects in `kept` stay as they are.
     """
     seen: dict[Id, None] = {}
     changed, doubled = [], []
@@ -107,7 +108,7 @@ class Folder:
         self._state = state
         self._digests: dict[Id, str] = {}
         self._ids: dict[str, list[Id]] = {}
-        """The objects of each file, when it was last readable."""
+        """The objects of each file, as they were when the file was last readable."""
         self._queues = ""
         self._queues_lost = False
         """Whether the file of the queue configuration is gone or empty."""
@@ -116,9 +117,9 @@ class Folder:
         self._broken: dict[str, str] = {}
 
     def start(self, manifests: Manifests, saved: Saved) -> Report:
-        """Restore the saved state, save every change from now on, and apply the differences between the files and that state.
+        """Restore the saved state, save every change from now on, and apply the differences between the files and the saved state.
 
-        The result says what was carried out. Raises NoStateError if the state cannot be written.
+        The result has the numbers of changed objects. Raises NoStateError if the state cannot be written.
         """
         self._stamps = self._seen = stamps(self.directory)
         self._cluster.restore(saved)
@@ -132,9 +133,10 @@ class Folder:
     async def follow(
         self, say: Say, configure: Configure | None, sleep: Sleep = asyncio.sleep
     ) -> None:
-        """Carry out changes of the files until cancelled, and `say` what was done; a missing directory changes nothing.
+        """Apply changes of the files until cancelled, and pass a text about them to `say`. A missing directory changes nothing.
 
-        A changed queue configuration is passed to `configure`; without that function the next start reads it.
+        A changed queue configuration is passed to `configure`; without that function, the configuration is read at
+        the next start.
         """
         while True:
             await sleep(LOOK_SECONDS)
@@ -150,10 +152,10 @@ class Folder:
         await configure(self._queues, QUEUES)
 
     async def look(self, say: Say) -> bool:
-        """Apply the changes of the files, once they are complete; return whether the queue configuration has changed."""
+        """Apply the changes of the files, once the files are complete; return whether the queue configuration has changed."""
         if not self._is_due():
             return False
-        # Large files take seconds; the cluster works meanwhile.
+        # Reading large files takes seconds; the cluster continues to work meanwhile.
         return self._take(await asyncio.to_thread(self._read), say)
 
     def _is_due(self) -> bool:
@@ -166,7 +168,7 @@ class Folder:
         return True
 
     def _read(self) -> Manifests | BadFileError:
-        """Return the manifests that the files have.
+        """Return the manifests in the files.
 
         Return an error when there is no directory.
         """

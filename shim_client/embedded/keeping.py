@@ -1,9 +1,9 @@
 """The file that holds the state of an embedded cluster.
 
-With this file, a shim that was killed continues with the same cluster. Each change is appended when it happens, before
-a watch delivers it, so that a kill loses nothing. A power loss can lose the last changes. The file is rewritten,
-atomically, when the process starts and whenever it has grown to several times the state. A lock keeps a second process
-from the file.
+With this file, a shim that was killed continues with the same cluster. Each change is appended when it happens,
+before a watch delivers it, so that a kill loses nothing. A power loss can lose the last changes. The file is
+rewritten, atomically, when the process starts and whenever it has grown to several times the state. A lock prevents a
+second process from using the file.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from shim_client.embedded.saved import BadStateError, Saved, fold, line, records
 STATE_FILE = "cluster.jsonl"
 LOCK_FILE = "lock"
 GROWTH_BYTES = 16 * 1024 * 1024
-"""Bytes that may be appended, besides twice the size of the state, before the file is rewritten."""
+"""The file is rewritten when more bytes were appended than this number plus twice the size of the state."""
 NAME_MAX = 40
 
 
 class NoStateError(Exception):
-    """A folder in which no state can be kept.
+    """A folder in which no state can be saved.
 
-    The message says which and why.
+    The message names the folder and the reason.
     """
 
 
@@ -36,7 +36,10 @@ class StateInUseError(NoStateError):
 
 
 def default_folder(directory: Path, environment: Mapping[str, str]) -> Path:
-    """Return the folder for the state of a cluster directory: below the user's state directory, by the directory's path."""
+    """Return the folder for the state of a cluster directory.
+
+    The folder is below the user's state directory, and its name is made from the path of the cluster directory.
+    """
     base = environment.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     path = directory.resolve()
     mark = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
@@ -56,10 +59,10 @@ class StateFile:
         self._file: int | None = None
         self._size, self._limit = 0, 0
         self.failure = ""
-        """Why nothing is saved any more; empty while the state is saved."""
+        """The reason why the state is no longer saved; empty while it is saved."""
 
     def read(self) -> Saved:
-        """Return the saved state, empty when there is none.
+        """Return the saved state; an empty state when nothing is saved.
 
         Raises NoStateError, BadStateError.
         """
@@ -86,7 +89,7 @@ class StateFile:
         return saved
 
     def rewrite(self, saved: Saved) -> None:
-        """Replace the file by one with this state.
+        """Replace the content of the file by this state.
 
         Raises NoStateError if the file cannot be written.
         """

@@ -1,6 +1,6 @@
 """The kubelet of all nodes.
 
-It runs bound pods, ends finished and deleted ones, and removes pods of lost nodes.
+This one kubelet runs bound pods, ends finished and deleted pods, and removes pods of lost nodes.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Kubelet:
     def is_idle(self) -> bool:
         """Return whether all pods that an event concerned have been examined.
 
-        Work that becomes due by time is not considered.
+        Work that becomes due at a later instant is not considered.
         """
         return not self._news
 
     def next_due(self) -> int | None:
         """Return the instant (Unix milliseconds) at which a pod has to be checked next.
 
-        Return None when there is none.
+        Return None when no pod has to be checked.
         """
         return self._due[0][0] if self._due else None
 
@@ -71,7 +71,7 @@ class Kubelet:
         """Schedule the end of a pod that was running when its state was saved, counted from its start."""
         if pod["status"].get("phase") != "Running":
             return
-        with suppress(BadObjectError):  # A manifest can give any text as the start.
+        with suppress(BadObjectError):  # The start time in a manifest can be any text.
             self._schedule_end(pod, instant_ms(pod["status"], "startTime"))
 
     def _notice(self, event: WatchEvent) -> None:
@@ -134,7 +134,7 @@ class Kubelet:
 
 
 def with_condition(status: Mapping[str, Any], condition: Mapping[str, Any]) -> list[Any]:
-    """Return the conditions of a status after adding this condition or replacing the one of its type."""
+    """Return the conditions of a status with the given condition, which replaces a condition of the same type."""
     others = [
         known for known in status.get("conditions") or () if known.get("type") != condition["type"]
     ]

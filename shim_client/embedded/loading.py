@@ -1,7 +1,7 @@
 """The loading of a directory of Kubernetes YAML or JSON files into objects that know their file and line.
 
 A file that is not YAML is an error with its line. A file that begins with `{` is first read as a series of JSON
-documents, which is fifty times as fast. Large clusters are written in that form.
+documents, which is fifty times as fast. Manifests of large clusters are written as such a series.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ KINDS_IN_ORDER = (
 _GROUPS = {"PodGroup": "scheduling.k8s.io/"}
 """Kinds whose names other software uses, too.
 
-Each has the group that is kept.
+Each kind is listed with the API group whose objects are kept.
 """
 
 
 class BadFileError(Exception):
     """A file that cannot be read.
 
-    The message says which file, where and why.
+    The message names the file, the line and the reason.
     """
 
 
@@ -111,7 +111,7 @@ def read_directory(directory: Path) -> Manifests:
 
 
 def read_good_files(directory: Path) -> Manifests:
-    """Return the objects of all readable files, and the errors of the others.
+    """Return the objects of all readable files, and the errors of all other files.
 
     Raises BadFileError when there is no directory.
     """
@@ -192,7 +192,7 @@ class _Place:
     offset: int | None
     """Offset in characters at which the document begins.
 
-    It is None in a YAML file, because the parser does not report the offset.
+    The offset is None in a YAML file, because the parser does not report it.
     """
     document: int
     nth: int | None
@@ -238,7 +238,7 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
             pass  # The text is YAML in flow style, or has a mistake whose line the YAML reader reports.
     try:
         _check_depth(text, name)
-        # This loader is safe: it derives from CSafeLoader, and only keeps instants as text.
+        # This loader is safe: it derives from CSafeLoader, and differs only in that instants remain text.
         return [(None, found) for found in yaml.load_all(text, Loader=_Loader)]
     except yaml.MarkedYAMLError as bad:
         mark = bad.problem_mark or bad.context_mark

@@ -26,7 +26,7 @@ def nodes_for(spec: Fields, nodes: Iterable[KubeObject]) -> list[str]:
     """Return the names of the nodes that match a DaemonSet's pod spec.
 
     Raises BadObjectError if a field of the pod spec is invalid. A node that cannot be read gets no DaemonSet pod. The
-    shim's state machine records an event on that node.
+    shim's state machine records an event on an unreadable node.
     """
     wanted = node_constraints(spec) or NodeConstraints()
     readable = filter(None, map(_readable, nodes))

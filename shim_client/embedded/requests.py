@@ -35,7 +35,7 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A pod that a drain leaves on its node, and why."""
+    """A pod that a drain leaves on its node, with the reason."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The result of a drain: the pods that were evicted, by namespace and name, and those that were left."""
+    """The result of a drain: the pods that were evicted, by namespace and name, and the pods that were left."""
 
     evicted: tuple[tuple[str, str], ...]
     left: tuple[Left, ...]
@@ -80,7 +80,7 @@ def apply(cluster: EmbeddedCluster, item: Mapping[str, Any]) -> str:
 
 
 def delete(cluster: EmbeddedCluster, of: Id) -> None:
-    """Delete an object, and all objects in a Namespace.
+    """Delete an object. If the object is a Namespace, also delete all objects in it.
 
     Raises MissingError, ConflictError for a class of the system. The controllers delete the pods of a workload in
     their next step.
@@ -98,7 +98,7 @@ def delete(cluster: EmbeddedCluster, of: Id) -> None:
 
 
 def cordon(cluster: EmbeddedCluster, name: str, *, unschedulable: bool) -> bool:
-    """Cordon a node (`unschedulable`) or uncordon it; return whether that is a change.
+    """Cordon a node (`unschedulable`) or uncordon it; return whether the node was changed.
 
     Raises MissingError if there is no such node.
     """
@@ -113,8 +113,8 @@ def cordon(cluster: EmbeddedCluster, name: str, *, unschedulable: bool) -> bool:
 def scale(cluster: EmbeddedCluster, of: Id, count: int) -> int:
     """Set the number of pods that a workload wants, and return the former number.
 
-    Raises MissingError, ConflictError. A kind without a number of pods, an impossible number, and a workload
-    that another one owns are conflicts.
+    Raises MissingError, ConflictError. A kind without a number of pods, an impossible number, and a workload that is
+    owned by another workload are conflicts.
     """
     kind = of[0]
     if kind not in SCALED:
@@ -133,7 +133,8 @@ async def drain(cluster: EmbeddedCluster, name: str, *, force: bool = False) -> 
     """Cordon a node and evict its pods one after the other, as their budgets allow.
 
     Raises MissingError if there is no such node. The result says which pods were evicted and which stayed. A pod of a
-    DaemonSet stays. A pod without a controller is lost when it is evicted. For this reason only `force` evicts it.
+    DaemonSet stays. A pod without a controller is lost when it is evicted. For this reason a drain evicts a pod
+    without a controller only with `force`.
     """
     cordon(cluster, name, unschedulable=True)
     evicted: list[tuple[str, str]] = []
@@ -156,7 +157,7 @@ async def drain(cluster: EmbeddedCluster, name: str, *, force: bool = False) -> 
 def stays_because(pod: KubeObject, controller: KubeObject | None, *, force: bool) -> Left | None:
     """Return why a drain does not evict a pod.
 
-    Return None when it evicts the pod as soon as the pod's budget allows.
+    Return None when the drain evicts the pod as soon as the pod's budget allows.
     """
     if controller is not None and controller["kind"] == OF_NODES:
         because = f"belongs to DaemonSet {controller['metadata']['name']}"
@@ -168,7 +169,7 @@ def stays_because(pod: KubeObject, controller: KubeObject | None, *, force: bool
 
 
 async def _evicted(cluster: EmbeddedCluster, pod: KubeObject) -> Left | None:
-    """Evict a pod; return why it was left, None when it was evicted."""
+    """Evict a pod, and return None. If the pod cannot be evicted, return the reason."""
     try:
         await cluster.evict_pod(EvictPod(cluster.ref_of(pod)))
     except BudgetError as refused:
@@ -201,5 +202,8 @@ def _there(cluster: EmbeddedCluster, of: Id) -> KubeObject:
 
 
 def id_for(kind: str, namespace: str, name: str) -> Id:
-    """Return the id of an object that a user names. If no namespace is given, it is `default`, or empty for kinds without namespaces."""
+    """Return the id of an object that a user names.
+
+    If the user gives no namespace, the namespace is `default`, or empty for kinds without namespaces.
+    """
     return kind, (namespace or DEFAULT_NAMESPACE) if kind in NAMESPACED else "", name

@@ -1,9 +1,10 @@
 """The saved state of an embedded cluster, as records that are appended to a file.
 
-A reader combines the records into one value. Each record is a JSON object in a line of its own:
+A reader combines the records into one value. Each record is a JSON object on a separate line:
 
 - `{"format": 1, "directory": PATH}`: the first record of a file; the path of the manifests of the cluster.
-- `{"put": OBJECT, "serials": [A, B]}`: an object as it was stored, and the numbers that new names are made from.
+- `{"put": OBJECT, "serials": [A, B]}`: an object as it was stored, and the numbers from which new names are made
+  (`Serials`).
 - `{"gone": [KIND, NAMESPACE, NAME]}`: an object that was removed.
 - `{"manifest": [KIND, NAMESPACE, NAME], "digest": TEXT}`: the manifest that was carried out for an object. An empty
   digest means that no file describes the object any more.
@@ -28,15 +29,15 @@ Id = tuple[str, str, str]
 Serials = tuple[int, int]
 """Two numbers.
 
-The first is that of the last object: uids are made from it. The second is that of the last pod of the
-controllers.
+The first number counts created objects: uids are made from it. The second number counts the pods that controllers
+created.
 """
 
 
 class BadStateError(Exception):
     """A saved state that cannot be read.
 
-    The message says where and why.
+    The message names the line and the reason.
     """
 
 
@@ -73,13 +74,13 @@ def change_record(event: WatchEvent, serials: Serials) -> dict[str, Any]:
 def manifest_record(of: Id, made: str) -> dict[str, Any]:
     """Return the record of a manifest that was carried out.
 
-    With an empty digest the manifest is gone.
+    An empty digest means that the manifest is gone.
     """
     return {"manifest": list(of), "digest": made}
 
 
 def records(saved: Saved) -> Iterator[dict[str, Any]]:
-    """Yield the records from which `fold` makes this state again."""
+    """Yield the records from which `fold` restores this state."""
     yield {"format": FORMAT, "directory": saved.directory}
     for item in saved.objects.values():
         yield {"put": item, "serials": list(saved.serials)}
@@ -96,7 +97,7 @@ def fold(lines: Iterable[bytes]) -> Saved:
     """Return the state that the lines of a file describe.
 
     Raises BadStateError if a line cannot be read. If the last line has no end, the process was killed while it wrote.
-    The change that this line describes did not happen.
+    The change that the last line would describe did not happen.
     """
     saved = Saved()
     for number, text in enumerate(lines, 1):

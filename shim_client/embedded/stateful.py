@@ -1,8 +1,9 @@
 """The pods of a StatefulSet to create and to delete next, as a pure function.
 
-Pods are NAME-0, NAME-1 and so on. With the policy OrderedReady, the default, a pod is created when all before it are
-ready, and the last one is deleted first. With Parallel all are created and deleted at once. Pods of an old template
-are replaced one by one, the last one first, while all others are ready.
+Pods are NAME-0, NAME-1 and so on. With the policy OrderedReady, the default, a pod is created when all pods with
+lower ordinals are ready, and the pod with the highest ordinal is deleted first. With Parallel all pods are created
+and deleted at once. Pods of an old template are replaced one by one, the highest ordinal first, as long as all other
+pods are ready.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def steps(owner: KubeObject, pods: Mapping[int, KubeObject]) -> Steps:
 
 
 def by_ordinal(owner: KubeObject, pods: Iterable[KubeObject]) -> dict[int, KubeObject]:
-    """Return the pods of a StatefulSet by ordinal; a pod whose name has none is left out."""
+    """Return the pods of a StatefulSet by ordinal; a pod whose name has no ordinal is left out."""
     found = {}
     for pod in pods:
         _, _, number = pod["metadata"]["name"].rpartition("-")
@@ -111,8 +112,8 @@ def _missing(ordinals: range, pods: Mapping[int, KubeObject], *, parallel: bool)
 def _outdated(owner: KubeObject, ordinals: range, pods: Mapping[int, KubeObject]) -> list[int]:
     """Return the pod that is replaced next because its template is outdated.
 
-    Return [] if there is none, if another pod is not ready, or with OnDelete. Raises BadWorkloadError if
-    `updateStrategy` is invalid.
+    Return [] if no pod is outdated, if another pod is not ready, or if the update strategy is OnDelete. Raises
+    BadWorkloadError if `updateStrategy` is invalid.
     """
     strategy = (owner.get("spec") or {}).get("updateStrategy") or {}
     if not isinstance(strategy, Mapping):

@@ -14,7 +14,7 @@ from shim_client.cluster import Change, GoneError, KubeObject, Listing, WatchEve
 HISTORY_MAX = 20_000
 """The number of latest changes of each kind that are kept.
 
-At least these are kept, and at most twice as many. A watch from an older version gets HTTP 410
+At least this number of changes is kept, and at most twice as many. A watch from an older version gets HTTP 410
 (GoneError).
 """
 
@@ -31,7 +31,8 @@ def key_of(item: KubeObject) -> Key:
 class Store:
     """All objects by kind.
 
-    `version` is that of the last change. Each function in `noticed` is called at once for every change.
+    `version` is the resource version of the last change. Each function in `noticed` is called at once for every
+    change.
     """
 
     def __init__(self, history_max: int = HISTORY_MAX) -> None:
@@ -81,7 +82,7 @@ class Store:
     def since(self, kind: str, version: int) -> list[WatchEvent]:
         """Return the changes after a version.
 
-        Raises GoneError when some of these are no longer kept.
+        Raises GoneError when some of these changes are no longer kept.
         """
         if version < self._forgotten.get(kind, 0):
             raise GoneError(f"resource version {version} of {kind} is too old")

@@ -99,7 +99,8 @@ def job_of(cron_job: KubeObject) -> dict[str, Any]:
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
     """Return a new pod of a Job.
 
-    Its containers are not restarted unless the template says so. Raises BadWorkloadError if the template is invalid.
+    The containers of the pod are not restarted unless the template says so. Raises BadWorkloadError if the template
+    is invalid.
     """
     pod = pod_of(job, serial)
     marks = {**labels_of(pod), "job-name": job["metadata"]["name"]}
@@ -109,7 +110,9 @@ def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
 
 
 def daemon_pod(daemon: KubeObject, serial: int, node: str) -> dict[str, Any]:
-    """Return a DaemonSet's pod for one node, which the pod's affinity names as with the real controller.
+    """Return a DaemonSet's pod for one node.
+
+    The pod's affinity names the node, as the DaemonSet controller of Kubernetes does it.
 
     Raises BadWorkloadError if the template is invalid.
     """
@@ -167,7 +170,7 @@ def _owner(item: KubeObject) -> dict[str, Any]:
 def _map(item: Mapping[str, Any], *path: str) -> dict[str, Any]:
     """Return the map at a path, empty when absent.
 
-    Raises BadWorkloadError if something else is there, or at the path of a parent.
+    Raises BadWorkloadError if the value at the path, or at a parent of the path, is not a map.
     """
     value: Any = item
     for field in path:

@@ -20,7 +20,7 @@ from shim_client.kubernetes.slots import Slots
 CONNECTIONS_MAX = 64
 """Maximum number of connections through a proxy.
 
-It is greater than the number of requests in flight and watches together.
+This number is greater than the sum of the requests in flight and the watches.
 """
 CONNECTION_IDLE_SECONDS = 60.0
 CONNECT_SECONDS_MAX = 5.0
@@ -33,10 +33,12 @@ class NoAccessError(Exception):
 
 
 def access_config(kubeconfig: Path | None, context: str | None) -> SingleConfig:
-    """Return the configuration that reaches the API server. Raises NoAccessError if none of them can be used.
+    """Return the configuration for the connection to the API server.
 
-    These sources are tried in order: the given file, `KUBECONFIG`, the pod's own service account, and the usual file in
-    the home directory.
+    Raises NoAccessError if no source has a usable configuration.
+
+    The sources of a configuration are tried in this order: the given file, `KUBECONFIG`, the pod's own service
+    account, and the usual file in the home directory.
     """
     try:
         config = _configuration(kubeconfig).get(context)
@@ -97,7 +99,7 @@ def uses_proxy(server: str) -> bool:
 
 
 def _is_loopback(server: str) -> bool:
-    """Return whether the server is on this machine: no proxy is used for such a server."""
+    """Return whether the server is on this machine. Requests to a server on this machine use no proxy."""
     host = urlsplit(server).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -32,10 +32,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
 
 _WRITES = frozenset({"http11.send_request_headers.started", "http11.send_request_body.started"})
-"""The steps of a request at which bytes go out, by the names of the HTTP client. Requests through a proxy have the same steps."""
+"""The steps of a request in which bytes are sent, by the names of the HTTP client; with and without a proxy."""
 
 _FINAL = frozenset({400, 405, 409, 413, 415, 422})
-"""Status codes after which a repeated request would fail in this way again."""
+"""Status codes with which a repeated request would fail again."""
 _FORBIDDEN = 403
 _GONE = 410
 _TOO_MANY = 429
@@ -53,9 +53,9 @@ class Rate:
 class Api:
     """Requests to one API server; watches do not count in the rate.
 
-    `seconds_left` returns for how long this process may surely change something (design 7.2). After that time no change
-    is sent, and the client stops waiting for the answers to changes. None means that the process may always change
-    something.
+    `seconds_left` returns for how many seconds this process surely holds the lease, and so may change objects (design
+    7.2). When `seconds_left` has passed, no change is sent, and the client stops waiting for the answers to changes.
+    If `seconds_left` is None, the process may change objects without a lease.
     """
 
     def __init__(
@@ -102,18 +102,21 @@ class Api:
         return await self._call(request, fenced=self._seconds_left is not None)
 
     def _may_change(self) -> float:
-        """Return for how many seconds this process may surely change something. Raises FencedError if that time is over."""
+        """Return for how many seconds this process may surely change objects.
+
+        Raises FencedError if the process may not change objects any more.
+        """
         left = math.inf if self._seconds_left is None else self._seconds_left()
         if left <= 0:
             raise FencedError("this shim does not surely hold the lease")
         return left
 
     async def _fence(self, step: str, _info: Mapping[str, Any]) -> None:
-        """Look at the lease immediately before a part of the request is written to the socket.
+        """Check the lease immediately before a part of the request is written to the socket.
 
         Raises FencedError if this process may no longer hold the lease.
 
-        A request waits for a connection before that, perhaps for a long time.
+        The lease is checked at this point because a request may have waited long for a connection.
         """
         if step in _WRITES:
             self._may_change()

@@ -38,7 +38,7 @@ PAGE = 500
 
 
 class KubernetesCluster:
-    """A Kubernetes API server. Objects of all namespaces are read, but of ConfigMaps only those of the shim's own namespace."""
+    """A Kubernetes API server. Objects of all namespaces are read, but ConfigMaps only of the shim's own namespace."""
 
     def __init__(self, api: Api, namespace: str, now_ms: Clock) -> None:
         self.namespace = namespace
@@ -88,8 +88,8 @@ class KubernetesCluster:
     async def bind(self, order: Bind) -> None:
         """Bind a pod, unless it is bound to that node already.
 
-        Raises ElsewhereError, ConflictError, MissingError or ClusterError. If one of its claims has no volume, the shim
-        requests a volume for that claim. In that case the error is a plain ClusterError, and a later attempt may succeed.
+        Raises ElsewhereError, ConflictError, MissingError or ClusterError. If a volume claim of the pod is not bound,
+        request a volume for that claim and raise a plain ClusterError. A later attempt may then succeed.
         """
         ref = order.pod
         unbound = [
@@ -120,9 +120,9 @@ class KubernetesCluster:
     async def _has_volume(self, namespace: str, name: str, volume: str, node: str) -> bool:
         """Return whether a claim is bound.
 
-        If it is not bound, request ``volume`` for the claim. Without a ``volume``, request a new volume for the node.
-        Raises ConflictError when the claim got another volume, or the volume another claim. Also raises MissingError or
-        ClusterError.
+        If the claim is not bound, request ``volume`` for the claim. Without a ``volume``, request a new volume for
+        the node. Raises ConflictError when the claim got another volume, or when the volume got another claim. Also
+        raises MissingError or ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)
@@ -144,7 +144,7 @@ class KubernetesCluster:
     async def _give_volume(self, name: str, claim: Mapping[str, Any]) -> None:
         """Write a claim into a free volume, as the volume controller expects it.
 
-        Raises ConflictError when the volume is taken. A volume that has this claim already stays as it is. Also
+        Raises ConflictError when the volume is taken. A volume that has this claim already is not changed. Also
         raises MissingError or ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolume", "", name))
@@ -162,7 +162,8 @@ class KubernetesCluster:
             "kind": "PersistentVolumeClaim",
             **{key: claim[key] for key in ("namespace", "name", "uid", "resourceVersion")},
         }
-        # The version prevents that a claim is overwritten which another client has written meanwhile.
+        # The resource version prevents that this request overwrites a claim that another client has written
+        # meanwhile.
         metadata = {
             "resourceVersion": volume["metadata"]["resourceVersion"],
             "annotations": {BOUND_BY_CONTROLLER: "yes"},
@@ -184,7 +185,7 @@ class KubernetesCluster:
                 there = {}
             if not is_copy(order.item, there):
                 raise
-            # An earlier attempt succeeded: one of this shim, or of the shim that ran before it.
+            # An earlier attempt succeeded: an attempt of this shim, or of the shim that ran before it.
 
     async def delete_pod(self, order: DeletePod) -> None:
         """Delete a pod with its own grace period.
@@ -241,7 +242,8 @@ class KubernetesCluster:
     async def _same(self, ref: ObjectRef, error: ConflictError | None = None) -> dict[str, Any]:
         """Return the object of a reference.
 
-        Raises MissingError when it is gone. If its name has another uid now, raises MissingError as well, from `error`.
+        Raises MissingError when the object is gone. Also raises MissingError, from `error`, if an object with this
+        name has another uid.
         """
         found: dict[str, Any] = await self._api.get(path_of(ref))
         if ref.uid and found.get("metadata", {}).get("uid") != ref.uid:
@@ -282,9 +284,9 @@ class KubernetesCluster:
 
 
 def _if_same(ref: ObjectRef) -> dict[str, Any]:
-    """Return the precondition of a deletion: only the pod with the reference's uid is deleted.
+    """Return the precondition of a deletion: the API server deletes the pod only if it has the uid of the reference.
 
-    Return {} if there is no uid.
+    Return {} if the reference has no uid.
     """
     return {"preconditions": {"uid": ref.uid}} if ref.uid else {}
 

@@ -1,4 +1,4 @@
-"""Events on Kubernetes objects: equal events are counted in one object, similar events are combined.
+"""Events on Kubernetes objects: equal events are counted in one Event object, and similar events are combined.
 
 Recently written events are remembered, up to a limit. If an event was forgotten because of the limit or a restart, an
 equal event becomes a new object.
@@ -39,7 +39,7 @@ class _Kept:
 
 
 class EventBook:
-    """A writer of events that counts equal ones."""
+    """A writer of events that counts equal events."""
 
     def __init__(self, api: Api, now_ms: Clock) -> None:
         self._api = api

@@ -1,6 +1,7 @@
 """Paths of each kind at the API server, and the fields of its objects that the shim keeps.
 
-Only the fields that `shim_client.translate` reads are kept. In this way the list of a large cluster stays small.
+Only the fields that `shim_client.translate` reads are kept. Without all other fields, the list of a large cluster
+stays small.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ OWNERS: Mapping[str, KindPath] = {
     "ReplicaSet": KindPath("/apis/apps/v1", "replicasets"),
     "StatefulSet": KindPath("/apis/apps/v1", "statefulsets"),
 }
-"""Kinds of owners; single owners are read to learn the size of a job (J1)."""
+"""Kinds of pod owners that the shim reads one by one, to learn the size of a job (J1)."""
 EVENTS = KindPath(CORE, "events")
 
 
@@ -105,7 +106,10 @@ def trimmed(kind: str, item: Any) -> KubeObject:  # noqa: ANN401
 
 
 def version_of(item: Mapping[str, Any]) -> int:
-    """Return the resource version of an object or list. Raises KeyError, TypeError or ValueError when it cannot be read."""
+    """Return the resource version of an object or list.
+
+    Raises KeyError, TypeError or ValueError when the version cannot be read.
+    """
     metadata = item.get("metadata")
     return int(metadata["resourceVersion"]) if isinstance(metadata, dict) else int("")
 

@@ -1,6 +1,7 @@
-"""The lease of the election as a Lease of `coordination.k8s.io/v1`, over a connection of its own.
+"""The lease of the election as a Lease of `coordination.k8s.io/v1`, read and written over a separate connection.
 
-Renewals do not wait behind other requests: the rate limit does not delay them, and they have a connection of their own.
+Renewals do not wait behind other requests: the rate limit does not apply to renewals, and no other request uses their
+connection.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from shim_client.kubernetes.events import Clock
 _MISSING = 404
 _CONFLICT = 409
 _DURATION_UNKNOWN = 3600.0
-"""Seconds to wait for a lease that has a holder but no duration. Another program wrote such a lease."""
+"""Seconds to wait for a lease that has a holder but no duration. A lease without a duration was written by another program."""
 
 
 class KubernetesLease:
@@ -36,7 +37,7 @@ class KubernetesLease:
         request_seconds: float,
         now_ms: Clock,
     ) -> None:
-        """Open a connection of its own. Raises NoAccessError if the certificates cannot be used."""
+        """Open a separate connection for the lease. Raises NoAccessError if the certificates cannot be used."""
         self._namespace, self._name = namespace, name
         self._now_ms = now_ms
         self._found: LeaseObject | None = None
@@ -111,7 +112,7 @@ class KubernetesLease:
 
 
 def _with_fraction(instant: datetime) -> datetime:
-    """Return the instant as it is, but a microsecond later if it is a whole second.
+    """Return an instant that has a fraction of a second: a whole second becomes a microsecond later.
 
     Python writes a whole second without a fraction, which the API server refuses in a Lease.
     """

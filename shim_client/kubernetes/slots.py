@@ -1,7 +1,7 @@
 """One connection per request: each request in flight uses a pool that has a single connection.
 
 A pool checks all of its connections, sockets included, when a request begins and when it ends. With forty requests in
-flight on one pool, those checks took a quarter of the time of a binding.
+flight on one pool, the checks of connections took a quarter of the time of a binding.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Slots(httpx2.AsyncBaseTransport):
 class _Lent(httpx2.AsyncByteStream):
     """The body of an answer.
 
-    When it is closed for the first time, the transport becomes idle again.
+    When the body is closed for the first time, its transport becomes idle again.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, give_back: Callable[[], None]) -> None:

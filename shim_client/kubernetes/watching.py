@@ -1,4 +1,4 @@
-"""A watch: it turns the lines of the API server's stream into `WatchEvent`s.
+"""A watch, which reads the API server's stream line by line as `WatchEvent` objects.
 
 The API server ends a watch after `WATCH_SECONDS`, and sends a bookmark about every minute. A stream that is silent
 for more than `SILENCE_SECONDS_MAX` counts as broken.

@@ -14,7 +14,8 @@ FAILED = frozenset({"Failing", "Failed", "Killed"})
 def answered(state: State, session: CoreSession, answer: ApplicationAnswer) -> None:
     """Process the core's answer to a new application.
 
-    For an accepted one, order its placeholders and report its pods. For a refused one, fail the pods that have no node.
+    If the core accepted the application, order its placeholders and report its pods. If the core refused the
+    application, fail its pods that have no node.
     """
     application = applications.answered(state, session, answer.application)
     if application is None:
@@ -55,7 +56,8 @@ def changed(state: State, session: CoreSession, change: ApplicationState) -> Non
     """Process a new state of an accepted application in the core.
 
     An application that has ended is forgotten, or announced again if it has pods. When an application fails, its pods
-    without a node fail and its placeholders are deleted. After that, the next pod that arrives starts it again.
+    without a node fail and its placeholders are deleted. The next pod of a failed application starts the application
+    again.
     """
     for application in _named(state, session, change.application):
         if application.standing is not Standing.ACCEPTED:
@@ -70,7 +72,7 @@ def changed(state: State, session: CoreSession, change: ApplicationState) -> Non
 
 
 def _named(state: State, session: CoreSession, id_: str) -> list[ApplicationRecord]:
-    """Return the applications with an id whose partitions belong to a session."""
+    """Return the applications with this id in the partitions of a session."""
     same_id = state.applications.get(id_, {})
     return [one for name, one in same_id.items() if state.session_of(name) is session]
 
@@ -89,7 +91,7 @@ def _end(state: State, application: ApplicationRecord) -> None:
 def _forgotten(state: State, application: ApplicationRecord) -> None:
     """Reset an application that has failed and that the core has forgotten.
 
-    A later pod of the application starts it again.
+    A later pod of the application starts the application again.
     """
     application.standing = Standing.UNSENT
     application.placeholders_made = application.placeholders_failed = False
@@ -104,7 +106,7 @@ def _forgotten(state: State, application: ApplicationRecord) -> None:
 def _fail_members(state: State, application: ApplicationRecord, reason: str, why: str) -> None:
     """Fail the application's pods that have no node, and delete its placeholders.
 
-    Real pods that run stay. The event is recorded on every real pod.
+    Real pods that run stay. An event about the failure is recorded on every real pod.
     """
     for uid in list(application.members):
         pod = state.pods[uid]

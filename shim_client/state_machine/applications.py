@@ -1,8 +1,7 @@
 """Applications: each is announced to the core before its first pod.
 
-The core's answers name an application by its id alone. For this reason, two applications with one id, in two
-partitions, are announced one after the other. When the annotations of a namespace change, its applications get new
-tags.
+The core's answers name an application by its id alone. Two applications with one id, in two partitions, are therefore
+announced one after the other. When the annotations of a namespace change, its applications get new tags.
 """
 
 from __future__ import annotations
@@ -41,8 +40,9 @@ def join(state: State, pod: PodRecord) -> ApplicationRecord:
 def leave(state: State, pod: PodRecord) -> None:
     """Remove a pod from its application.
 
-    An application without pods is forgotten if the core does not know it. If the core knows such an application and none of its
-    pods ever ran, the core is told to remove the application. If one of its pods ran, the core completes it by itself.
+    An application without pods is forgotten if the core does not know it. If the core knows an application without
+    pods, and no pod of it ever ran, the core is told to remove the application. If a pod of the application ran, the
+    core completes the application by itself.
     """
     application = pod.application
     if application is None:
@@ -71,7 +71,8 @@ def drop(state: State, application: ApplicationRecord) -> None:
 def announce(state: State, application: ApplicationRecord) -> None:
     """Send an application to the core.
 
-    If another application with the same id waits for an answer, the application is sent after that answer.
+    If another application with the same id waits for an answer, the application is sent after the answer to the other
+    application.
     """
     application.standing = Standing.SENT
     session = state.session_of(application.partition)

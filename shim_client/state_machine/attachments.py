@@ -15,7 +15,7 @@ _NO_LIMITS: Mapping[str, int] = {}
 
 
 class Attached(NamedTuple):
-    """A volume of a CSI driver, named by its handle. A volume that is still to be made is named by its claim."""
+    """A volume of a CSI driver, named by its handle. A volume that does not exist yet is named by its claim."""
 
     driver: str
     handle: str
@@ -26,7 +26,7 @@ class Attachments:
 
     def __init__(self) -> None:
         self._limits: dict[str, Mapping[str, int]] = {}
-        """By node, the limit of each driver that has one."""
+        """By node, the attach limit of each driver that has such a limit."""
         self._places: dict[str, tuple[str, tuple[Attached, ...]]] = {}
         """By uid of a pod, its node and its volumes."""
         self._pods: dict[str, Counter[Attached]] = {}
@@ -34,7 +34,10 @@ class Attachments:
         self._used: dict[str, Counter[str]] = {}
         """By node, the number of attached volumes of each driver."""
         self._rooms: dict[str, dict[str, int]] = {}
-        """By driver, the number of further volumes that each node with a limit can attach. It is negative above the limit."""
+        """By driver, the number of further volumes that each node with a limit can attach.
+
+        The number is negative if a node has more volumes than its limit.
+        """
         self.version = 0
         """A number that is increased with every change of `_rooms`."""
 
@@ -43,7 +46,7 @@ class Attachments:
         return self._limits
 
     def place_of(self, uid: str) -> str:
-        """Return the node at which the volumes of a pod are counted; "" when they are not."""
+        """Return the node at which the volumes of a pod are counted; "" when they are counted at no node."""
         return self._places.get(uid, ("", ()))[0]
 
     def limit(self, node: str, limits: Mapping[str, int]) -> None:
@@ -55,7 +58,7 @@ class Attachments:
             self._update(node, driver)
 
     def settle(self, uid: str, node: str, volumes: tuple[Attached, ...]) -> None:
-        """Count the volumes of a pod at a node, and no longer where they were counted before."""
+        """Count the volumes of a pod at a node, and stop counting them at the former node."""
         if self._places.get(uid, ("", ())) == (node, volumes):
             return
         self.unsettle(uid)
@@ -106,7 +109,7 @@ class Attachments:
             self._update(node, driver)
 
     def _update(self, node: str, driver: str) -> None:
-        """Compute again how many volumes of a driver a node can attach further."""
+        """Recompute how many further volumes of a driver a node can attach."""
         limit = self._limits.get(node, _NO_LIMITS).get(driver)
         rooms = self._rooms.setdefault(driver, {})
         before = rooms.pop(node, None)

@@ -1,9 +1,9 @@
 """Barriers: asks that show when the core has processed all pods reported so far.
 
-The three streams are not ordered among each other, and the core does not confirm accepted allocations. A barrier
-is an ask of an application that does not exist, so the core refuses it, even if it does not decide for the default
-partition. The core answers the reports of a stream
-in order. So the refusal shows that everything before the barrier was processed.
+The three streams are not ordered among each other, and the core does not confirm accepted allocations. A barrier is
+an ask of an application that does not exist, so every core refuses it, even a core that does not decide for the
+default partition. The core answers the reports of a stream in order. The refusal of a barrier therefore shows that
+the core has processed all reports that were sent before the barrier.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ def put(state: State, session: CoreSession, node: str) -> None:
 def passed(session: CoreSession, key: str) -> str | None:
     """Remove the barrier with this key and return the node that waited for it.
 
-    Return "" if the sync waited, and None if there is no such barrier.
+    Return "" if the sync waited, and None if there is no barrier with this key.
     """
     return session.barriers.pop(key, None)

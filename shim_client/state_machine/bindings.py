@@ -41,8 +41,9 @@ _CONDITION_REASONS = {Waiting.SKIPPED: "SchedulingSkipped", Waiting.FAILED: "Uns
 def placed(state: State, decision: Placed) -> None:
     """Bind a pod to its node.
 
-    If the pod is gone or being deleted, or if the node does not suit it, give the placement back. If the pod is on
-    another node, report it with that node. Do nothing if the pod is on this node already, or if the node is gone.
+    If the pod is gone or being deleted, or if the node does not suit the pod, give the placement back. If the pod is
+    on another node, report the pod with that node. Do nothing if the pod is on this node already, or if the node is
+    gone.
     """
     pod = state.pods.get(decision.key)
     if pod is not None and pod.sent is None and pod.refused is not None:
@@ -90,8 +91,8 @@ def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
 def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
     """Give a placement back because the node, as it is known now, does not suit the pod (design 1.8).
 
-    The core then avoids the node until the ask is reported with other suitable nodes. If the suitable nodes fit
-    into a list, the ask is reported with that list at once and keeps its place in the order.
+    The core then avoids the node until the ask is reported with other suitable nodes. If the suitable nodes fit into
+    a list, the ask is reported with this list at once, and keeps its place in the order of asks.
     """
     sent = pod.sent
     assert sent is not None
@@ -111,8 +112,8 @@ def _insist(state: State, pod: PodRecord) -> None:
 def refused(state: State, decision: PodRefused) -> None:
     """Record an event that the core refused a pod.
 
-    The pod is reported again when it has changed. When the core refuses an update, it keeps the earlier form of the
-    pod. The end of that pod must therefore still be reported.
+    The pod is reported again when it has changed. When the core refuses an update, the core keeps the earlier form of
+    the pod. The end of a refused pod must therefore still be reported.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.sent is None:
@@ -146,7 +147,7 @@ def outcome(state: State, action: Action, error: ClusterError | None) -> None:
     if isinstance(action, Bind):
         _bound(state, pod, action, error)
     elif isinstance(action, PatchPod):
-        pod.said = None  # The reason was not written. It is written when the core sends it again.
+        pod.said = None  # The reason was not written to the pod. The shim writes the reason when the core sends it again.
     elif isinstance(action, DeletePod):
         placeholders.dropped(state, pod, error)
     elif isinstance(action, ReleasePod):

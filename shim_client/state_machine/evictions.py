@@ -1,6 +1,6 @@
 """Victims: pods that the core orders to be evicted.
 
-Each victim is followed until it has ended, or until a veto reports that it stays.
+The shim observes each victim until the pod has ended, or until a veto reports that the pod is not evicted.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ORDERS = frozenset(
         TerminationType.PLACEHOLDER_REPLACED,
     }
 )
-"""Terminations that order a pod's deletion.
+"""Termination types that order a pod's deletion.
 
-All others report a pod that has already ended.
+All other types report a pod that has already ended.
 """
 EVICT = "evict"
 DELIVERIES = frozenset({"", "delete", EVICT, victim_marks.SOFT})
@@ -84,10 +84,10 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
 
 
 def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
-    """Return the order of a pod that waits for another operator, if the core repeats that order.
+    """Return the order to evict a pod that another operator is to delete, if the core repeats that order.
 
-    Else return None. After a decision has expired, the core repeats its order without a preemptor. The mark on
-    the pod still names the first preemptor.
+    Return None in all other cases. After a decision has expired, the core repeats its order without a preemptor. The
+    mark on the pod still names the first preemptor.
     """
     order = pod.order
     again = order is not None and order.decision == decision.decision != ""
@@ -113,8 +113,8 @@ def _confirm(state: State, decision: Released) -> None:
 def withdrawn(state: State, decision: Withdrawn) -> None:
     """Remove the mark from a victim whose capacity is no longer needed.
 
-    A victim that is already ending cannot be kept. The core now takes it as a pod that stays, so that the shim reports
-    again that the pod is being deleted.
+    A victim that is already ending cannot be kept. After a withdrawal the core counts a victim that is already ending
+    as a pod that stays. The shim then reports again that the pod is being deleted.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.order is None or pod.order.decision != decision.decision:
@@ -133,7 +133,7 @@ def withdrawn(state: State, decision: Withdrawn) -> None:
 
 
 def _obstacle(pod: PodRecord, delivery: str) -> str:
-    """Return why a victim cannot be evicted in the requested way; "" when it can."""
+    """Return why a victim cannot be evicted in the requested way; "" when it can be evicted."""
     if delivery not in DELIVERIES:
         return f"this shim does not know the delivery {delivery[:40]!r}"
     groups = pod.sent.disruption_groups if pod.sent else ()
@@ -189,8 +189,8 @@ def _note(
 def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterError | None) -> None:
     """Process the result of an eviction.
 
-    If the victim of a decision stays, report a veto; then the core plans again. A pod that is gone or is being deleted
-    is not vetoed, because its capacity becomes free.
+    If the victim of a decision stays, report a veto; the core then makes another plan. A pod that is gone or is being
+    deleted is not vetoed, because its capacity becomes free.
     """
     if error is None or isinstance(error, MissingError) or pod.facts.deleting:
         return
@@ -207,9 +207,9 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
 def take_up(state: State, session: CoreSession) -> None:
     """Resume or give up the evictions that the core ordered from an earlier run of the shim (C8).
 
-    This is called before any report. A marked pod is evicted when its preemptor still waits, or when a quota ordered
-    its eviction. Otherwise the pod stays: its preemptor has a node or is gone, or the mark for another operator was
-    removed meanwhile.
+    The function is called before any report is sent. A marked pod is evicted when its preemptor still waits, or when
+    a quota ordered its eviction. A marked pod stays if its preemptor has a node or is gone, or if the mark for
+    another operator was removed meanwhile.
     """
     for pod in list(state.pods.values()):
         mark = victim_marks.written(pod)
@@ -228,7 +228,7 @@ def take_up(state: State, session: CoreSession) -> None:
 def carry_on(state: State, session: CoreSession) -> None:
     """Evict the pods of resumed orders once the core knows these pods.
 
-    If a pod ended before that, the core would not keep its capacity for the ask.
+    If a pod ended before the core knows it, the core would not keep the pod's capacity for the ask.
     """
     for uid in session.taken_up:
         pod = state.pods.get(uid)

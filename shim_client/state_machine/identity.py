@@ -1,9 +1,10 @@
-"""The users of pods: whether the annotation `user.info` of a pod counts, and which user the core gets if it does not.
+"""The users of pods: whether the shim accepts the annotation `user.info` of a pod, and which user it reports otherwise.
 
-With the setting `service.trustUserInfo: enforced` an annotation counts only where the admission policy `evenhand-user`
-guards it: in the namespaces of its binding, on pods that are newer than both. The core gets the identity of the
-namespace for every other pod, because the API server itself sets the namespace. A service account would be no better:
-everybody who may create pods in a namespace may choose any service account of that namespace.
+With the setting `service.trustUserInfo: enforced` the shim accepts the annotation of a pod only if the admission
+policy `evenhand-user` guards it. A policy guards the annotations of pods in the namespaces of its binding, if these
+pods were created after policy and binding. For every other pod the shim reports the namespace as the user, because
+the API server itself sets the namespace. A service account would not be safer: a user who may create pods in a
+namespace may choose any service account of that namespace.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from shim_client.translate.matching import selects
 from shim_client.translate.policies import GUARD
 
 SETTLE_MS = 5_000
-"""Milliseconds after its creation within which a policy may not be in force yet at every API server."""
+"""Milliseconds after the creation of a policy during which some API servers may not enforce the policy yet."""
 DIGEST_LETTERS = 16
 NAMESPACE_USER = "system:namespace:{}"
-"""The user of a pod whose annotation does not count. Kubernetes keeps the prefix `system:` for itself."""
+"""The user of a pod whose annotation the shim does not accept. Kubernetes reserves the prefix `system:` for itself."""
 _ABSENT = f"there is no ValidatingAdmissionPolicy {GUARD}"
 _UNBOUND = f"no ValidatingAdmissionPolicyBinding puts {GUARD} in force"
 _UNREADABLE = "the shim may not read admission policies: apply deploy/rbac.yaml again"
 
 
 def membership(state: State, pod: PodRecord) -> Membership:
-    """Return application, queue and user of a pod as the core gets them.
+    """Return application, queue and user of a pod as they are reported to the core.
 
-    An application is of one user: where annotations are not simply trusted, its id ends with a digest of the user's
-    name. Otherwise a user's pods could name, and count in, an application of another user.
+    Unless the settings trust every annotation, the id of an application ends with a digest of the user's name, so
+    that each application has one user. Without the digest, pods of a user could join an application of another user.
     """
     written = pod.facts.membership
     if state.settings.trust_user_info:
@@ -48,7 +49,7 @@ def membership(state: State, pod: PodRecord) -> Membership:
 
 
 def flaw(state: State) -> str:
-    """Return why no annotation counts; "" if annotations count in some namespaces."""
+    """Return why the shim accepts no annotation; "" if it accepts annotations in some namespaces."""
     guard = state.guard
     if not all(guard.served.values()):
         return _UNREADABLE
@@ -61,7 +62,7 @@ def flaw(state: State) -> str:
 
 
 def _flaw_of(state: State, pod: PodRecord) -> str:
-    """Return why the annotation of a pod does not count; "" if it does."""
+    """Return why the shim does not accept the annotation of a pod; "" if it accepts the annotation."""
     if found := flaw(state):
         return found
     guard, namespace = state.guard, state.namespaces.get(pod.facts.ref.namespace)

@@ -1,7 +1,7 @@
 """Sizes of jobs without a size label (J1).
 
-The owners of the pods have the size. If the owners do not state a size, the shim waits until no member has come for a
-while. The members that exist then are the job.
+The shim reads the size from the owners of the pods. If the owners state no size, the shim waits until no member has
+come for a while. The job then consists of the members that exist at that moment.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from shim_client.state_machine import jobs, pods
 from shim_client.state_machine.state import GangRecord, State
 
 ASK_AGAIN_S = 30
-"""Seconds until the owners of a waiting job are asked again, because they may want another number by then."""
+"""Seconds until the shim reads the owners of a waiting job again, because the owners may want another number of pods by then."""
 
 
 def second(state: State) -> None:
     """Check every job without a size label.
 
-    This is called once a second.
+    The function is called once a second.
     """
     for job in state.jobs.values():
         if not job.labelled:
@@ -37,9 +37,9 @@ def _second(state: State, job: GangRecord) -> None:
 
 
 def _settle(state: State, job: GangRecord) -> None:
-    """Take the number of present members as the size of the job if one of them waits.
+    """If a member of the job waits, take the number of present members as the size of the job.
 
-    This is called once no further member has come for a while.
+    The function is called once no further member has come for a while.
     """
     if job.seen != len(job.members) and not _waits(state, job):
         return

@@ -1,8 +1,9 @@
 """Jobs: their members, and the number of members that they will have (J1).
 
-A label or a PodGroup may give the size of a job. Without these, the size is the number of pods that the owners want. If
-the owners state no number, the size is the number of members that exist once no further member has come for a while.
-While the size is unknown, waiting members are not reported to the core, because the core would place them one by one.
+A label or a PodGroup may give the size of a job. Without label and PodGroup, the size is the number of pods that the
+owners want. If the owners state no number, the size is the number of members that exist once no further member has
+come for a while. While the size is unknown, waiting members are not reported to the core, because the core would
+place them one by one.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ def join(state: State, pod: PodRecord) -> None:
 def leave(state: State, pod: PodRecord) -> None:
     """Remove the pod from its job.
 
-    A job without members is forgotten. If a remaining member waits and no label gives the size, the owners are asked for the
-    size again within a second. If a member has no such owner, the members are counted again once no further member has come for
-    a while.
+    A job without members is forgotten. If a remaining member waits and no label gives the size, the owners are asked
+    for the size again within a second. If a member has no owner that states a size, the members are counted again
+    once no further member has come for a while.
     """
     job = pod.job
     if job is None:
@@ -69,7 +70,7 @@ def leave(state: State, pod: PodRecord) -> None:
 def size(job: GangRecord) -> int | None:
     """Return the minimum number of members of the job.
 
-    Return None while it is not known.
+    Return None while this number is not known.
     """
     if job.labelled:
         return max(job.labelled)
@@ -79,7 +80,7 @@ def size(job: GangRecord) -> int | None:
 def size_by_owners(job: GangRecord) -> int | None:
     """Return the number of pods that the owners of all members want together.
 
-    Return None if one of these owners states no number.
+    Return None if an owner states no number.
     """
     wanted = [owner.wanted for owner in job.owners.values()]
     known = [number for number in wanted if number is not None]
@@ -106,7 +107,7 @@ def reported_size(pod: PodRecord) -> int:
 def lacks_size(state: State, pod: PodRecord) -> bool:
     """Return whether the size of a waiting pod's job is unknown.
 
-    If it is, record an event about that on the pod, once.
+    If the size is unknown, record an event on the pod, once.
     """
     job = pod.job
     if pod.node or job is None or size(job) is not None:

@@ -61,7 +61,7 @@ from shim_client.state_machine.state import CoreSession, Phase, State
 from shim_client.translate.fields import BadObjectError
 
 NOBODY: Final[Mapping[str, str]] = MappingProxyType({})
-"""The table of a shim whose core decides for all partitions."""
+"""An empty table of the groups of cores by partition, for a shim whose core decides for all partitions."""
 _Answer = ApplicationAnswer | TagsRefused | ApplicationState | NodeAnswer
 
 
@@ -130,7 +130,9 @@ class Mirror:
         rest: str = "",
         groups: Iterable[str] = (),
     ) -> None:
-        """Begin with an empty state. `owners` names the group of cores of each partition, and `rest` that of all others.
+        """Begin with an empty state.
+
+        `owners` names the group of cores of each partition, and `rest` the group of all other partitions.
 
         `groups` are the names of all groups, of which some may have no partition now.
         """
@@ -143,7 +145,7 @@ class Mirror:
         return self.state.owner(partition)
 
     def handle(self, news: Input, group: str = "") -> None:
-        """Process one input. Decisions and links come from the cores of a group; without a name, from that of `rest`."""
+        """Process one input. `group` is the group of cores from which a decision or link comes; "" means the group `rest`."""
         state = self.state
         session = state.sessions[group or state.rest]
         match news:
@@ -171,7 +173,7 @@ class Mirror:
         return [report for reports in by_group.values() for report in reports], actions
 
     def take_by_group(self) -> tuple[dict[str, list[Report]], list[Action]]:
-        """Return as `take` the reports for each group of cores, and the actions. A configuration is for the cores of all groups."""
+        """Do the same as `take`, but return the reports by group of cores. A queue configuration is reported to every group."""
         state = self.state
         job_sizes.tell(state)
         notices.announce(state)
@@ -196,7 +198,10 @@ class Mirror:
         return self.state.configuration_said
 
     def identity_said(self) -> str | None:
-        """Return why no annotation of users counts, "" if such annotations count; None if that does not matter."""
+        """Return why the shim accepts no annotation that names a user, "" if it accepts some.
+
+        Return None if the settings trust every annotation, or if the objects have not been listed yet.
+        """
         return self.state.guard.said
 
     def tally(self) -> Tally:

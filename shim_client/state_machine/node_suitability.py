@@ -1,6 +1,6 @@
 """The nodes that suit a pod by its rules on neighbours, volumes and attach limits, which the core cannot check (design 1.8).
 
-The core receives them as a list of allowed or of excluded nodes, if the list has at most `NODES_LISTED_MAX` entries.
+The core receives a list of the allowed or of the excluded nodes, if the list has at most `NODES_LISTED_MAX` entries.
 The nodes are computed again before a pod is bound, because the core may have used an older list.
 """
 
@@ -64,9 +64,9 @@ def is_judged(state: State, pod: PodRecord) -> bool:
 
 
 def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
-    """Return the ask limited to the nodes that suit it, by what is known now.
+    """Return the ask with a list of the nodes that suit it at present.
 
-    A pod whose place is kept (see `promises`) keeps the limits of its last report.
+    A pod whose place is kept (see `promises`) keeps the list of its last report.
     """
     if pod.promise and pod.sent is not None:
         return _limited_as(report, pod.sent)
@@ -93,7 +93,7 @@ def _limited(
 def _lists(state: State, parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the allowed and the excluded nodes.
 
-    At most one of the lists is filled; both are empty when both would be too long.
+    At most one of the two lists is filled. Both lists are empty when both would be too long.
     """
     never = set().union(*(part.never for part in parts if part.never))
     limits = [part.only for part in parts if part.only is not None]
@@ -128,7 +128,7 @@ def _parts(state: State, pod: PodRecord) -> Iterator[Part]:
 def _standing_in(state: State, pod: PodRecord) -> list[PodRecord]:
     """Return the placeholders of the pod's task group.
 
-    The pod replaces one of them.
+    The pod replaces one of these placeholders.
     """
     application, report = pod.application, pod.facts.report
     if application is None or not report.task_group or report.placeholder:
@@ -144,7 +144,7 @@ def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
 
 
 def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
-    """Return the places where the pod could replace a placeholder that the question counts."""
+    """Return the topology domains in which the pod could replace a placeholder that the question counts."""
     around = state.neighbourhood
     counted = [
         other
@@ -159,16 +159,16 @@ def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
 
 
 def _places_by(state: State, key: str, pods: list[PodRecord]) -> set[str]:
-    """Return the values of a node label on the nodes of these pods."""
+    """Return the values that a node label has on the nodes of these pods."""
     nodes = (state.nodes.get(pod.node) for pod in pods)
     places = (node.facts.labels.get(key) for node in nodes if node is not None)
     return {place for place in places if place is not None}
 
 
 def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
-    """Return the places that still have a counted pod when the new pod replaces a placeholder.
+    """Return the topology domains that still have a counted pod when the new pod replaces a placeholder.
 
-    Each place in `freed` would lose one pod.
+    Each domain in `freed` would lose one counted pod.
     """
     if not freed:
         return counts

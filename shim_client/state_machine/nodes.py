@@ -1,4 +1,4 @@
-"""Nodes: announced as draining, enabled after their pods were reported, and followed until they are deleted."""
+"""Nodes: announced as draining, enabled after their pods were reported, and observed until they are deleted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def forget(state: State, item: KubeObject) -> None:
 def remove(state: State, name: str) -> None:
     """Remove a node.
 
-    The core releases all pods on it, and these pods wait until a node with this name appears.
+    The core releases all pods on the node, and these pods wait until a node with this name appears.
     """
     node = state.nodes.pop(name, None)
     if node is None:

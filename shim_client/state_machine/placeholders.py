@@ -1,8 +1,8 @@
 """Placeholders: created once for an application with task groups, deleted when the application has no real pod left.
 
 The core places no real pod of the application before its placeholders have nodes. The core orders a placeholder's
-deletion when a real pod replaces it, or when it stays unused for too long. The shim carries out such an order like
-any other eviction.
+deletion when a real pod replaces it, or when it stays unused for too long. The shim carries out the order to delete a
+placeholder like any other eviction.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def declared(
 ) -> ApplicationReport:
     """Return the announcement of an application, with the fields that follow from its task groups.
 
-    Before placeholders are created, `placeholder_ask` is the sum of all placeholders. Afterwards it is the sum of the
-    remaining ones. In this way the application does not wait for a placeholder that was preempted meanwhile. For an
-    application that already runs, `placeholder_ask` is empty.
+    Before placeholders are created, `placeholder_ask` is the sum of all placeholders. After their creation
+    `placeholder_ask` is the sum of the remaining placeholders, so that the application does not wait for a
+    placeholder that was preempted meanwhile. For an application that already runs, `placeholder_ask` is empty.
     """
     maker = _maker(state, application)
     if maker is None:
@@ -79,7 +79,7 @@ def make(state: State, application: ApplicationRecord) -> None:
 
 
 def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
-    """Record the result of creating a placeholder. After the last result, if none failed, note that on the origin pod.
+    """Record the result of creating a placeholder. When all placeholders were created, write this on the origin pod.
 
     The origin pod, which declares the task groups, may have ended meanwhile, while its application continues.
     """
@@ -129,8 +129,8 @@ def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
 def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
     """Return the pod that created the application and its task groups.
 
-    If that pod has ended, return the first pod with task groups. Return None if the pod has no task groups, or if there
-    is no such pod.
+    If the creating pod has ended, return the first pod with task groups. Return None if the creating pod has no task
+    groups, or if no pod has task groups.
     """
     first = state.pods.get(application.originator)
     members = [first] if first else (state.pods[uid] for uid in application.members)

@@ -1,7 +1,7 @@
 """The answers to the core's plan checks: whether pods would fit on their nodes once the victims are gone (design 1.8).
 
-The pods are judged one after another, each as if the pods before it already ran on their nodes. If all fit, their
-places are kept (see `promises`).
+The pods are judged one after another, each as if the pods before it already ran on their nodes. If all pods fit,
+their planned places are kept for them (see `promises`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def leave(state: State, pod: PodRecord) -> None:
 def lacking(state: State, pod: PodRecord) -> str:
     """Return why a pod is held because of its PodGroup.
 
-    Return "" when it is not held.
+    Return "" when the pod is not held because of a PodGroup.
     """
     if not _counts(pod) or pod.sent is not None or _name_of(pod) in state.pod_groups:
         return ""
@@ -58,7 +58,7 @@ def gang_of(state: State, pod: PodRecord) -> tuple[str, int]:
 
 
 def _counts(pod: PodRecord) -> bool:
-    """Return whether the pod uses its PodGroup. Labels that name a job take precedence over it."""
+    """Return whether the pod uses its PodGroup. Labels that name a job take precedence over a PodGroup."""
     return bool(pod.facts.pod_group) and not pod.facts.report.job_key
 
 

@@ -1,7 +1,7 @@
 """Pods: observed, reported to the core when everything that they wait for exists, and reported again when they change.
 
-A pod may be reported when its scheduling gates are gone, and its volume claims and PodGroup exist. The core
-must also have accepted its application and, if it has a node, that node (design 1.10). A pod on an unknown node is
+A pod may be reported when its scheduling gates are gone, and its volume claims and PodGroup exist. The core must also
+have accepted the pod's application and, for a pod with a node, the node (design 1.10). A pod on an unknown node is
 reported when the node appears.
 """
 
@@ -120,10 +120,10 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 def offer(state: State, pod: PodRecord) -> None:
     """Report a pod, or its change, to the core.
 
-    The pod is reported once everything that it waits for exists and the session takes pods. Without a session nothing
-    is done. Within a session, a pod of this scheduler joins its application and its job as soon as everything that it
-    waits for exists, even before the pod is reported. A pod on a node that the core has not accepted is withdrawn from
-    the core.
+    The pod is reported once everything that it waits for exists, and nodes and applications were reported in the
+    session. Without a session nothing is done. Within a session, a pod of this scheduler joins its application and
+    its job as soon as everything that it waits for exists, even before the pod is reported. A pod on a node that the
+    core has not accepted is withdrawn from the core.
     """
     session = state.session_for(pod)
     if session.phase is Phase.AWAY or not _is_ripe(state, pod):
@@ -187,7 +187,7 @@ def _demand(state: State, pod: PodRecord, demands: Demands | None) -> None:
 
 
 def report_of(state: State, pod: PodRecord) -> PodReport:
-    """Return the report of the pod for the core, by what is known now."""
+    """Return the report of the pod for the core, from the present state."""
     facts, application = pod.facts, pod.application
     report = for_core(
         facts,
@@ -244,7 +244,7 @@ def _read(state: State, item: KubeObject) -> PodFacts | None:
 
 
 def _known_names(state: State, item: KubeObject) -> ObjectRef:
-    """Return the pod's reference, as the object that is already stored if the two are equal.
+    """Return the pod's reference; if an equal reference is already stored, return the stored object.
 
     Raises BadObjectError if the object has no valid name, namespace or uid.
     """
@@ -290,8 +290,8 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
     why = needs or _lacks_volume(state, pod)
     if why:
         state.note_once(pod, "FailedScheduling", why, warning=True)
-        # More nodes would not help a pod with device claims or without its group. With SchedulingSkipped autoscalers
-        # add none.
+        # More nodes would not help a pod with device claims or without its group. Autoscalers add no nodes for a pod
+        # whose condition has the reason SchedulingSkipped.
         state.say_once(pod, "SchedulingSkipped" if needs else "Unschedulable", why)
         pod.held = True
     return not why
@@ -308,7 +308,7 @@ def _needs_devices(facts: PodFacts) -> str:
 def _lacks_volume(state: State, pod: PodRecord) -> str:
     """Return the name of a volume that does not exist yet and without which the pod can have no node.
 
-    Return "" when none is missing. The core keeps an ask that it knows even if the free volumes of the ask are
+    Return "" when no volume is missing. The core keeps an ask that it knows even if the free volumes of the ask are
     gone. The ask then suits no node.
     """
     for name in pod.facts.claims:
@@ -319,9 +319,10 @@ def _lacks_volume(state: State, pod: PodRecord) -> str:
 
 
 def _foreign_claim(pod: PodRecord, name: str, claim: ClaimFacts | None) -> str:
-    """Return why the claim is not that of the pod's ephemeral volume.
+    """Return why the claim of the pod's ephemeral volume was not made for this pod.
 
-    Return "" when it is, or when none is expected.
+    Return "" when the claim was made for this pod, when the claim does not exist, or when the volume is not
+    ephemeral.
     """
     if claim is None or name not in pod.facts.own_claims or claim.owner == pod.facts.ref.uid:
         return ""
@@ -331,7 +332,7 @@ def _foreign_claim(pod: PodRecord, name: str, claim: ClaimFacts | None) -> str:
 def _unready(state: State, name: str, claim: ClaimFacts | None) -> str:
     """Return why a claim cannot be mounted yet.
 
-    Return "" when it can be mounted, or can be once the pod has a node.
+    Return "" when the claim can be mounted now, or as soon as the pod has a node.
     """
     if claim is None:
         return f"persistentvolumeclaim {name!r} is not there"

@@ -1,8 +1,9 @@
 """Preferences of a waiting pod about pods that the core does not count, as weights of topology domains (design 6.15).
 
-The core itself counts the pods of the pod's own groups, such as the replicas of one Deployment. Other pods that a preference
-selects (pods of other owners or schedulers) are counted here: each topology domain in which such pods run becomes part of a
-term on the node's label. An ask is reported again when these counts change (see `recheck`).
+The core itself counts the pods of the pod's own groups, such as the replicas of one Deployment. Other pods that a
+preference selects (pods of other owners or schedulers) are counted here: each topology domain in which such pods run
+becomes part of a term on the node's label. An ask is reported again when the counts of other pods change (see
+`recheck`).
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from shim_client.translate.preferences import shared
 PLACES_MAX = 1000
 """Maximum number of topology domains with a weight that are sent for one label.
 
-If there are more, those with the largest weights are sent.
+If there are more domains, the domains with the largest weights are sent.
 """
 WEIGHT_MAX = 1_000_000
 """The largest weight that the core accepts."""
 
 
 def weighed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
-    """Return the report with the weights of the places of other pods.
+    """Return the report with a weight for each topology domain in which other pods run.
 
     A pod with a node keeps the preferences with which it was last reported.
     """
@@ -56,7 +57,7 @@ def _terms(state: State, pod: PodRecord) -> Iterator[PreferredTerm]:
 
 
 def _by_weight(key: str, weights: Mapping[str, int]) -> Iterator[PreferredTerm]:
-    """Yield a term for each weight, which all places with this weight share."""
+    """Yield one term for each weight. The term names all topology domains with this weight."""
     places = sorted(weights, key=lambda place: (-abs(weights[place]), place))[:PLACES_MAX]
     alike: dict[int, list[str]] = {}
     for place in places:

@@ -1,9 +1,10 @@
-"""The places that are kept for waiting pods while others are evicted for them (design 1.8).
+"""The places on nodes that are kept for waiting pods while other pods are evicted for them (design 1.8).
 
-The shim agreed to a plan check for such a pod. The shim then treats the pod as if it ran on the planned node, and
-pledges its volumes to it. In this way no other pod takes the capacity or the volumes on which the agreement relied. A
-place is kept until the pod is placed, bound by another scheduler or gone. The place is also given up when the core ends
-the check or makes another check about the pod, or when the session ends.
+The shim has answered a plan check for the waiting pod: the pod would fit. From then on the shim treats this pod as if
+it ran on the planned node, and pledges the planned volumes to the pod. As long as the place is kept, no other pod
+takes the capacity or the volumes on which the answer to the plan check relied. A place is kept until the pod is
+placed, bound by another scheduler or gone. The place is also given up when the core ends the check or makes another
+check about the pod, or when the session ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def keep(state: State, pod: PodRecord, node: str, check: tuple[str, str]) -> Non
 
 
 def end(state: State, partition: str, check: str) -> None:
-    """Give up all places that are kept for a check. The core numbers the checks of each partition by themselves.
+    """Give up all places that are kept for a check. The core numbers the checks of each partition separately.
 
     An unknown check is ignored.
     """
@@ -44,7 +45,7 @@ def end_of(state: State, pod: PodRecord) -> None:
 
 
 def resettle(state: State, node: str) -> None:
-    """Count the pods whose places are kept on a node again, because the node's labels have changed."""
+    """Recount the pods whose places are kept on a node, because the node's labels have changed."""
     for uids in state.promises.values():
         for uid in uids:
             pod = state.pods[uid]

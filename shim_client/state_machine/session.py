@@ -1,12 +1,12 @@
 """The session with the core, from its beginning until everything is reported (design 1.10).
 
-Nodes are announced as draining, and applications at the same time. When all of them are answered, the pods with a
-node are reported, then the asks in the order of their creation. A barrier comes last. When the core has processed
-the barrier, nodes are enabled and the sync is complete. When a session ends, the next one reports everything
-again.
+Nodes are announced as draining, and applications at the same time. When all nodes and applications are answered, the
+pods with a node are reported, then the asks in the order of their creation. A barrier comes last. When the core has
+processed the barrier, nodes are enabled and the sync is complete. When a session ends, the next session reports all
+objects again.
 
-If partitions are spread over several groups of cores, there is a session with each group, about its partitions alone. Each begins
-and ends without the others (design 7.6).
+If partitions are spread over several groups of cores, there is a session with each group, in which only the
+partitions of the group are reported. Each session begins and ends independently of all other sessions (design 7.6).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _begin(state: State, session: CoreSession) -> None:
 
 
 def tell_when_answered(state: State) -> None:
-    """Report all pods to each core from which all nodes and applications have answers."""
+    """Report all pods to each core that has answered all reports of nodes and applications."""
     for session in state.sessions.values():
         _tell_when_answered(state, session)
 
@@ -148,9 +148,12 @@ def disconnected(state: State, session: CoreSession) -> None:
 
 
 def moved(state: State, partition: str, group: str) -> None:
-    """Record that another group of cores decides for a partition. Its objects are reported to that group in its next session.
+    """Record that another group of cores decides for a partition.
 
-    The caller ends the sessions with both groups, so that what these groups have of the partition does not count any more.
+    The objects of the partition are reported to the new group in the next session with this group.
+
+    The caller ends the sessions with the former and the new group, so that earlier reports about the partition no
+    longer count.
     """
     disconnected(state, state.session_of(partition))
     disconnected(state, state.sessions[group])

@@ -16,7 +16,7 @@ _NO_GROUPS: frozenset[str] = frozenset()
 
 
 def settle(state: State, pod: PodRecord, node: str) -> None:
-    """Count the pod at a node, and no longer where it was counted before. The node may be unknown."""
+    """Count the pod at a node, and stop counting it at its former node. The node may be unknown."""
     facts, known = pod.facts, state.nodes.get(node)
     state.neighbourhood.settle(
         Assignment(
@@ -33,9 +33,10 @@ def settle(state: State, pod: PodRecord, node: str) -> None:
 
 
 def settle_volumes(state: State, pod: PodRecord, node: str) -> None:
-    """Count the volumes of the pod's claims, by what is known of them now, at a node.
+    """Count the volumes of the pod's claims at a node, as the claims are now.
 
-    A pod that is counted there stays counted as it is while one of its claims is being deleted, because the volume is still attached.
+    If the pod is already counted at this node and one of its claims is being deleted, the count stays as it is,
+    because the volume is still attached.
     """
     uid = pod.facts.ref.uid
     if not pod.facts.claims:
@@ -52,7 +53,7 @@ def unsettle(state: State, pod: PodRecord) -> None:
 
 
 def volumes_of(state: State, pod: PodRecord) -> tuple[Attached, ...]:
-    """Return the volumes of CSI drivers that the pod's claims have or will get, each once.
+    """Return the volumes of CSI drivers that the pod's claims have or will get. Each volume occurs once.
 
     While a claim has no volume, or its volume is not known, the claim counts as a new volume of the driver of its class.
     """
@@ -71,7 +72,7 @@ def volumes_of(state: State, pod: PodRecord) -> tuple[Attached, ...]:
 
 
 def _groups(facts: PodFacts) -> frozenset[str]:
-    """Return the groups of a pod of this scheduler, which the core knows; pods of other schedulers are in no group."""
+    """Return the groups in which the core counts a pod of this scheduler; pods of other schedulers are in no group."""
     if not facts.ours or facts.demands is None or not facts.demands.preferred:
         return _NO_GROUPS
     return frozenset(one.group for one in facts.demands.preferred if one.group)

@@ -38,7 +38,7 @@ class Phase(Enum):
     TELLING = auto()
     """Everything that exists has been reported, and the core has not confirmed it yet."""
     OPEN = auto()
-    """The core knows everything and may place pods; changes are reported when they occur."""
+    """The core knows all objects of the cluster and may place pods. Changes are reported when they occur."""
 
 
 class Standing(Enum):
@@ -128,7 +128,7 @@ class FreedCapacity:
 
 @dataclass(slots=True, eq=False)
 class PodRecord:
-    """A pod of the shim's own scheduler or of another one."""
+    """A pod of the shim's own scheduler or of another scheduler."""
 
     facts: PodFacts
     arrival: int
@@ -141,12 +141,12 @@ class PodRecord:
     sent: PodReport | None = None
     """The last report of the pod in this session.
 
-    None means that the core does not have the pod.
+    None means that the core does not know the pod.
     """
     updated: bool = False
     """Whether the pod was reported more than once.
 
-    If the core refuses the last report, it keeps the one before.
+    If the core refuses the last report, the core keeps the report before it.
     """
     refused: PodReport | None = None
     """The report that the core refused; the pod is reported again when it has changed."""
@@ -168,7 +168,7 @@ class PodRecord:
     promise: tuple[str, str] | None = None
     """The partition and id of the plan check because of which the pod is counted on its planned node, or None."""
     promised: str = ""
-    """The node on which the pod is counted because of that plan check; empty if there is none."""
+    """The node on which the pod is counted because of a plan check; empty if the pod is not counted because of a plan check."""
     said: tuple[str, str] | None = None
     """Reason and message of the condition that the shim wrote on the pod."""
     held: bool = False
@@ -176,11 +176,11 @@ class PodRecord:
     dropped: bool = False
     """Whether the pod is a placeholder whose deletion the shim itself ordered."""
     failed: bool = False
-    """Whether the pod failed with its application. Such a pod is not reported any more."""
+    """Whether the pod failed with its application. A failed pod is not reported any more."""
     noted: tuple[str, ...] = ()
     """The last eight different events that were recorded on the pod.
 
-    Such an event is not recorded again.
+    An event that equals one of these events is not recorded again.
     """
 
 
@@ -193,7 +193,7 @@ class CoreSession:
     unanswered: dict[str, deque[ApplicationRecord]] = field(default_factory=dict)
     """Announced applications without an answer, by id.
 
-    If several have one id, only the first was sent.
+    If several applications have one id, only the first of them was sent.
     """
     greeted: dict[str, None] = field(default_factory=dict)
     """Names of nodes that were announced and have no answer yet."""
@@ -207,7 +207,7 @@ class CoreSession:
     barriers: dict[str, str] = field(default_factory=dict)
     """Keys of barriers that were sent.
 
-    Each has the node that waits for it, or "" when the sync waits.
+    Each key has the node that waits for the barrier, or "" when the sync waits.
     """
     reports: list[Report] = field(default_factory=list)
     """Reports for the core that were not taken yet."""
@@ -227,7 +227,7 @@ class Guard:
     served: dict[str, bool] = field(default_factory=dict)
     """By kind, whether the cluster serves policies and bindings to the shim."""
     said: str | None = None
-    """Why no annotation of users counts, as it was recorded last; "" if such annotations count."""
+    """The last recorded reason why the shim accepts no annotation that names a user; "" if it accepts some."""
 
 
 @dataclass(slots=True)
@@ -238,7 +238,7 @@ class State:
     owners: Mapping[str, str] = field(default_factory=dict)
     """The group of cores that decides for a partition, by the partition's name; see `rest`."""
     rest: str = ""
-    """The group of all partitions that are not in `owners`; the only group where one core decides for everything."""
+    """The group of all partitions that are not in `owners`. If one core decides for all partitions, this is the only group."""
     sessions: dict[str, CoreSession] = field(default_factory=dict)
     """The sessions by the names of the groups."""
     listed: set[str] = field(default_factory=set)
@@ -251,9 +251,12 @@ class State:
     makers: dict[str, ApplicationRecord] = field(default_factory=dict)
     """Applications whose placeholders are being created, by the uid of the pod that declares the task groups."""
     jobs: dict[str, GangRecord] = field(default_factory=dict)
-    """Jobs by partition, application and job key, joined to one text."""
+    """Jobs by the text that joins partition, application and job key."""
     jobs_called: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Names of jobs by partition, namespace and job key, joined to one text: the job as users name it."""
+    """The keys in `jobs` by partition, namespace and job key, joined to one text.
+
+    Several jobs of a namespace may have one job key.
+    """
     jobs_to_tell: dict[str, None] = field(default_factory=dict)
     """Names of jobs whose size has changed.
 
@@ -287,12 +290,12 @@ class State:
     reachable: dict[str, set[str]] = field(default_factory=dict)
     """Nodes that can mount a volume, or volumes of a storage class.
 
-    Emptied when nodes change, or when a volume is new or changed.
+    The map is emptied when nodes change, or when a volume is new or changed.
     """
     outlook: int = 0
     """A number that is increased when the nodes that suit a pod may have changed.
 
-    That is so when nodes change, and when a claim, volume or storage class is new or changed.
+    The nodes may change when nodes, claims, volumes or storage classes are new or changed.
     """
     to_review: deque[str] = field(default_factory=deque)
     """Uids of asks whose suitable nodes are to be reviewed."""
@@ -307,7 +310,7 @@ class State:
     queues_file: ObjectRef | None = None
     """The file from which a changed queue configuration came.
 
-    None if ConfigMaps hold the configuration, or if the file has not changed since the start.
+    The value is None if ConfigMaps hold the configuration, or if the file has not changed since the start.
     """
     configuration_said: ConfigurationAnswer | None = None
     """The core's last answer about that queue configuration, which is recorded on the ConfigMap or the file."""
@@ -318,7 +321,7 @@ class State:
     arrivals: int = 0
     barriers_made: int = 0
     reports: list[ConfigurationReport] = field(default_factory=list)
-    """Reports for all cores. Those for the cores of one group are in its session."""
+    """Reports for all cores. Reports for the cores of one group are in the session with that group."""
     actions: list[Action] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -334,7 +337,11 @@ class State:
         return self.sessions[self.owner(partition)]
 
     def session_for(self, pod: PodRecord) -> CoreSession:
-        """Return the session in which the pod is reported: of its own partition, or for a pod of another scheduler of its node's."""
+        """Return the session in which the pod is reported.
+
+        A pod of this scheduler is reported in the session of its partition, and a pod of another scheduler in the
+        session of its node's partition.
+        """
         if pod.application is not None:
             return self.session_of(pod.application.partition)
         node = None if pod.facts.ours else self.nodes.get(pod.node)
@@ -345,7 +352,7 @@ class State:
         return any(one.may_tell_pods() for one in self.sessions.values())
 
     def is_open(self) -> bool:
-        """Return whether the cores of all groups know everything."""
+        """Return whether the cores of all groups have confirmed all reports."""
         return all(one.phase is Phase.OPEN for one in self.sessions.values())
 
     def claim_of(self, pod: PodRecord, name: str) -> ClaimFacts | None:
@@ -375,7 +382,7 @@ class State:
     def note_once(
         self, pod: PodRecord, reason: str, message: str, *, warning: bool = False
     ) -> None:
-        """Record an event on a pod, unless an equal one is among the last eight different ones on it."""
+        """Record an event on a pod, unless an equal event is among the last eight different events on the pod."""
         said = f"{reason}:{message}"
         if said not in pod.noted:
             pod.noted = (*pod.noted[-7:], said)

@@ -1,8 +1,9 @@
 """Counts of pods by place, for the rules of other pods about their neighbours.
 
-A place is a value of a node label: a topology domain of Kubernetes. The counts are updated with each change, so that no
-search is needed. A `Tally` holds, for each place, the number of pods that a demand selects. A tally exists as long as a
-pod has that demand. A `Guard` holds, for each place, the number of pods with a required anti-affinity.
+A place is a value of a node label: a topology domain of Kubernetes. The counts are updated with each change, so that
+no search is needed. A `Tally` holds, for each place, the number of pods that a demand selects. A tally exists as long
+as a pod has the demand whose pods are counted. A `Guard` holds, for each place, the number of pods with a required
+anti-affinity.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ class Assignment(NamedTuple):
     going: bool
     """Whether the pod is being deleted.
 
-    Topology spread no longer counts such a pod.
+    Topology spread no longer counts a pod that is being deleted.
     """
     apart: tuple[Term, ...]
     groups: frozenset[str] = frozenset()
-    """The groups of the pod's preferences; the core counts it for other pods of these groups."""
+    """The groups of the pod's preferences. The core counts the pod for other pods of these groups."""
 
 
 class Question(NamedTuple):
     """A key of a tally.
 
-    A question names the pods to count (those that all of `whos` select), and the node label whose values are the topology
-    domains.
+    A question names the pods to count (the pods that all of `whos` select), and the node label whose values are the
+    topology domains.
     """
 
     whos: tuple[Who, ...]
@@ -57,7 +58,7 @@ class Question(NamedTuple):
 class Tally:
     """The numbers of pods that match a question, by topology domain.
 
-    `users` is the number of pods with that demand.
+    `users` is the number of pods that have a demand with this question.
     """
 
     question: Question
@@ -67,7 +68,7 @@ class Tally:
 
 @dataclass(slots=True, eq=False)
 class Guard:
-    """The number of pods by place that have a required anti-affinity with this term."""
+    """For each place, the number of pods that have a required anti-affinity with this term."""
 
     term: Term
     counts: Counter[str] = field(default_factory=Counter)
@@ -119,13 +120,13 @@ class Neighbourhood:
     tallies: Shelf[Question, Tally] = field(default_factory=Shelf)
     guards: Shelf[Term, Guard] = field(default_factory=Shelf)
     _counted: dict[str, list[tuple[Counter[str], str]]] = field(default_factory=dict)
-    """By uid of a pod, its place in each counter that counts it.
+    """By uid of a pod: the place of the pod in each counter that counts the pod.
 
     With this record the pod can be removed from these counters.
     """
 
     def settle(self, assignment: Assignment) -> None:
-        """Count a pod at its present place, and no longer at its former one."""
+        """Count a pod at its present place, and stop counting it at its former place."""
         if self.assignments.get(assignment.uid) == assignment:
             return
         self.unsettle(assignment.uid)
@@ -161,7 +162,7 @@ class Neighbourhood:
             tally.users += 1
 
     def release(self, demands: Demands) -> None:
-        """Stop counting for these demands of one pod.
+        """Stop counting the pods that these demands of one pod select.
 
         A demand that another pod has, too, is still counted.
         """
@@ -197,7 +198,7 @@ class Neighbourhood:
     def name_namespace(self, name: str, labels: Labels | None) -> None:
         """Record a namespace's labels, or None when it was deleted.
 
-        Count its pods again.
+        Count the pods of the namespace again.
         """
         if self.namespace_labels.get(name) == labels:
             return
@@ -261,7 +262,7 @@ def questions(demands: Demands) -> list[Question]:
 def question_of(preference: Preference) -> Question:
     """Return the question of a preference.
 
-    The question counts the pods that the preference selects, except those that the core counts as a group.
+    The question counts the pods that the preference selects, except pods that the core counts as a group.
     """
     return Question(
         (preference.who,), preference.topology_key, preference.staying, preference.group

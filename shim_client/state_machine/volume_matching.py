@@ -1,10 +1,11 @@
 """The existing volumes for a pod's claims whose class waits for the first pod (volumeBindingMode WaitForFirstConsumer).
 
-For such a claim Kubernetes leaves the choice of a volume to the scheduler. The volume must be free, of the claim's
-class, large enough, and one that the pod's node can mount. The volume must also have the access modes, volume mode and
-labels that the claim demands. Of several volumes the smallest is taken, and of equal ones the first by name. If there
-is no such volume, the claim gets a new one, if its class provisions volumes for that node. A volume is pledged to a pod
-when the order to bind the pod is given, until the claim is written into the volume.
+For a claim of a class with this binding mode, Kubernetes leaves the choice of a volume to the scheduler. The volume
+must be free, of the claim's class, large enough, and one that the pod's node can mount. The volume must also have the
+access modes, volume mode and labels that the claim demands. Of several suitable volumes the smallest is taken, and of
+equally large volumes the first by name. If no existing volume is suitable, the claim gets a new volume if its class
+provisions volumes for that node. A volume is pledged to a pod when the order to bind the pod is given, until the
+claim is written into the volume.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ def lacking(state: State, pod: PodRecord) -> str:
 
 
 def plan(state: State, pod: PodRecord, node: str) -> dict[str, str] | None:
-    """Return, for each unbound claim of the pod, the volume that it would get on this node, "" for a new one.
+    """Return, for each unbound claim of the pod, the volume that the claim would get on this node; "" for a new volume.
 
-    Return None if one of the claims gets no volume on this node.
+    Return None if a claim of the pod gets no volume on this node.
     """
     chosen: dict[str, str] = {}
     for one in unbound(state, pod):
@@ -95,7 +96,7 @@ def nodes(state: State, pod: PodRecord) -> set[str] | None:
 
 
 def pledge(state: State, pod: PodRecord, volumes: Mapping[str, str]) -> None:
-    """Keep the volumes of a plan from the claims of other pods."""
+    """Pledge the volumes of a plan to the pod, so that claims of other pods do not get these volumes."""
     for name in filter(None, volumes.values()):
         state.pledged_volumes[name] = pod.facts.ref.uid
         _change(state, name)
@@ -150,7 +151,7 @@ def places_of(state: State, key: str) -> Mapping[str, list[str]]:
 def _free(state: State, storage_class: str) -> Mapping[str, list[Sized]]:
     """Return the free volumes of a class by node, in the order in which they are taken.
 
-    All free volumes of the class are at `ALL`.
+    The key `ALL` has all free volumes of the class.
     """
     known = state.free_volumes.get(storage_class)
     if known is None:
@@ -199,7 +200,7 @@ def _provisions(state: State, one: Unbound, node: str) -> bool:
 
 
 def _near(state: State, one: Unbound) -> set[str] | None:
-    """Return the nodes where a claim gets a volume, if it is the pod's only one.
+    """Return the nodes where a claim gets a volume, given that the pod has no other unbound claim.
 
     Return None if every node is possible.
     """
@@ -219,7 +220,7 @@ def _near(state: State, one: Unbound) -> set[str] | None:
 
 
 def _change(state: State, name: str) -> None:
-    """Have the free volumes of the volume's class found again, and the waiting pods reviewed."""
+    """Discard the list of free volumes of the volume's class, and let the waiting pods be reviewed."""
     facts = state.volumes.get(name)
     if facts is not None:
         state.free_volumes.pop(facts.storage_class, None)

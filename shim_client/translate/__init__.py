@@ -1,1 +1,1 @@
-"""The translation of Kubernetes objects to the shim's values, and of these to wire messages and back, without I/O."""
+"""The translation of Kubernetes objects to the shim's values, and of these values to wire messages and back, without I/O."""

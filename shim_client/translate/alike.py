@@ -18,19 +18,19 @@ Found = TypeVar("Found")
 SPELLING_BYTES_MAX = 16 * 1024
 """Maximum number of bytes of a part that is stored.
 
-Pods that people write seldom have longer ones.
+Pods whose manifests were written by hand seldom have longer parts.
 """
 KEPT_MAX = 4096
-"""Maximum number of parts that are stored by one cache; when it is reached, all of them are forgotten."""
+"""Maximum number of parts that one cache stores. When this number is reached, the cache forgets all parts."""
 KEPT_BYTES_MAX = 4 * 1024 * 1024
 """Maximum number of bytes of parts that are stored by one cache.
 
-When it is reached, all of them are forgotten.
+When this number is reached, the cache forgets all parts.
 """
 _FORMAT = 2
 """The last format of `marshal` whose bytes depend only on the value.
 
-Later formats refer back to equal objects.
+In later formats, the bytes also depend on which objects are identical.
 """
 
 

@@ -24,7 +24,7 @@ APP_ID_LENGTH_MAX = 63
 _NAMESPACE_CUT = 26
 _UNIQUE_ENDING = "-uniqueautogen"
 DEFAULT_USER = "nobody"
-"""User of a pod that names none."""
+"""User of a pod that names no user."""
 GROUPS_MAX = 1000
 
 
@@ -62,7 +62,7 @@ class NamespaceFacts:
 def membership(marked: Marked, problems: list[str], *, unique: bool) -> Membership:
     """Return application, queue and user of the pod; contradictions and bad user texts are added to `problems`.
 
-    With `unique`, a pod that names no application gets an application of its own.
+    With `unique`, a pod that names no application gets a separate application.
     """
     marks, notes = marked.labels, marked.annotations
     application = _written_id(marked, problems)

@@ -1,4 +1,4 @@
-"""A PodDisruptionBudget: the pods that it counts, and how many of these may be evicted now."""
+"""A PodDisruptionBudget: the pods that it counts, and the number of these pods that may be evicted now."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class BudgetFacts:
 def read_budget(item: Fields) -> BudgetFacts | None:
     """Return a budget's facts.
 
-    Return None when the budget has no selector and so counts no pod. While the status describes an older version
-    of the spec, the number is 0, as in the eviction API.
+    Return None when the budget has no selector and so counts no pod. While the status describes an older version of
+    the spec, the number of allowed disruptions is 0, as in the eviction API.
     """
     spec, status = mapping(item, "spec"), mapping(item, "status")
     if spec.get("selector") is None:

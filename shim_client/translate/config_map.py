@@ -19,7 +19,8 @@ _GZIP = 31
 def merged(found: Iterable[Fields]) -> tuple[dict[str, str], list[str]]:
     """Return the merged settings of the ConfigMaps named in CONFIG_MAPS, and the entries that cannot be read.
 
-    The later name takes precedence, and within a ConfigMap a compressed text.
+    If a key occurs twice, the ConfigMap that is named later takes precedence, and within one ConfigMap the compressed
+    text.
     """
     by_name = {name_of(item): item for item in found}
     flat: dict[str, str] = {}
@@ -44,7 +45,7 @@ def _texts(item: Fields) -> Mapping[str, str]:
 def _unpacked(item: Fields, problems: list[str]) -> dict[str, str]:
     found = {}
     for key, value in _map(item, "binaryData").items():
-        name = str(key)  # A file may have any key.
+        name = str(key)  # In a manifest file, a key may have any type.
         if not name.endswith(_PACKED):
             continue
         try:

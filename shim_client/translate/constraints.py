@@ -38,7 +38,7 @@ NO_CONSTRAINTS = NodeConstraints()
 def node_constraints(spec: Fields) -> NodeConstraints | None:
     """Return the node selector, required affinity, tolerations and host ports.
 
-    Return None when the pod has none of them.
+    Return None when the pod has none of these constraints.
     """
     host_ports = _host_ports(spec)
     if not host_ports and _DEMANDS.isdisjoint(spec):
@@ -61,7 +61,7 @@ def _shared(found: NodeConstraints) -> NodeConstraints:
 def named_node(spec: Fields) -> str:
     """Return the node that the pod's affinity names by matchFields on metadata.name.
 
-    Return "" when it names none.
+    Return "" when the affinity names no node.
     """
     for term in _required_terms(spec):
         for requirement in term.match_fields:
@@ -73,8 +73,9 @@ def named_node(spec: Fields) -> str:
 def needs_check_here(spec: Fields) -> bool:
     """Return whether the pod has demands that only the shim can check (`rmCheck` on the wire).
 
-    Such demands are volumes with claims, generic ephemeral volumes, required affinity or anti-affinity between pods,
-    and required topology spread. A pod with device claims is not reported until it has a node.
+    Demands that only the shim can check are volumes with claims, generic ephemeral volumes, required affinity or
+    anti-affinity between pods, and required topology spread. A pod with device claims is not reported until it has a
+    node.
     """
     if _JUDGED_HERE.isdisjoint(spec):
         return False
@@ -108,7 +109,7 @@ def ephemeral_volumes(spec: Fields) -> tuple[str, ...]:
 def device_claims(spec: Fields) -> tuple[str, ...]:
     """Return the pod's device claims as text: the name of the claim or template.
 
-    If a claim has neither, return the pod's own name for it.
+    If a device claim names neither a claim nor a template, return the name that the pod gives it.
     """
     found = []
     for item in items(spec, "resourceClaims", "spec."):
@@ -134,7 +135,7 @@ def _required_terms(spec: Fields) -> tuple[SelectorTerm, ...]:
 
 
 def preferred_terms(spec: Fields) -> tuple[PreferredTerm, ...]:
-    """Return the terms of the preferred node affinity; one without requirements prefers nothing and is left out."""
+    """Return the terms of the preferred node affinity; a term without requirements prefers nothing and is left out."""
     where = f"spec.affinity.nodeAffinity.{PREFERRED}[]."
     found = []
     for item in items(_node_affinity(spec), PREFERRED, "spec.affinity.nodeAffinity."):
@@ -205,7 +206,7 @@ def _host_ports(spec: Fields) -> tuple[HostPort, ...]:
 def _host_port(item: Fields, *, on_host: bool) -> HostPort | None:
     """Return the port that a container needs on the node.
 
-    With hostNetwork that is the container port. Return None if the container needs none.
+    With hostNetwork that is the container port. Return None if the container needs no port on the node.
     """
     port = whole(item, "hostPort", _PORTS, "ports[].")
     if not port and on_host:

@@ -37,10 +37,10 @@ class BadObjectError(ValueError):
 
 
 def parsed(written: str) -> object:
-    """Return the value of the JSON in an annotation. Raises ValueError when an API server would not accept it.
+    """Return the value of the JSON in an annotation. Raises ValueError when an API server would not accept the JSON.
 
     Python's own JSON reader accepts texts that no message can hold: half a surrogate pair in an escape, NaN, or
-    nesting without a limit. Here they are errors.
+    nesting without a limit. This function refuses texts that no message can hold.
     """
     try:
         value = json.loads(written)
@@ -130,7 +130,10 @@ def _shown(name: object) -> str:
 
 
 def whole(fields: Fields, key: str, bounds: tuple[int, int], path: str = "") -> int:
-    """Return the whole number under `key`, 0 when absent. Raises BadObjectError when it is no whole number or outside the bounds."""
+    """Return the whole number under `key`, 0 when absent.
+
+    Raises BadObjectError when the value is no whole number, or is outside the bounds.
+    """
     value = fields.get(key)
     if value is None:
         return 0
@@ -152,7 +155,7 @@ def flag(fields: Fields, key: str, path: str = "") -> bool:
 def quantity(fields: Fields, key: str, units: Callable[[str], int], path: str = "") -> int:
     """Return the quantity under `key`, written as text or as a number.
 
-    Raises BadObjectError when it is absent, too.
+    Raises BadObjectError also when the quantity is absent.
     """
     value = fields.get(key)
     if type(value) not in (str, int, float):

@@ -22,7 +22,7 @@ _TRUTHS = {"true": True, "false": False}
 class GangMarks(NamedTuple):
     """The job that a pod's labels declare.
 
-    An empty `key` means no job, and 0 `members` a size that has to be found out.
+    An empty `key` means no job. If `members` is 0, the labels do not give the size of the job.
     """
 
     key: str
@@ -58,7 +58,7 @@ def job_key(marks: Mapping[str, str], problems: list[str]) -> str:
 def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | None:
     """Return the boolean value of a label, or None when it is absent.
 
-    Any other value than `true` and `false` adds to `problems` and gives None.
+    For any value other than `true` and `false`, add a problem to `problems` and return None.
     """
     written = marks.get(key)
     if written is not None and written not in _TRUTHS:
@@ -71,7 +71,7 @@ def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | Non
 def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
     """Return the pod's owner if its kind has a spec that says how many pods it wants (J1).
 
-    Else return None.
+    Return None for owners of all other kinds.
     """
     for owner in items(metadata, "ownerReferences", "metadata."):
         kind, name, uid, group = (text(owner, key) for key in ("kind", "name", "uid", "apiVersion"))
@@ -83,7 +83,8 @@ def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
 def pods_wanted(owner: Fields) -> int:
     """Return how many pods an owner wants to run now. Raises BadObjectError if a number is invalid.
 
-    A Job wants `parallelism` pods, or fewer if fewer completions are left. All other kinds want `replicas` pods.
+    A Job wants `parallelism` pods, or fewer if fewer completions are left. An owner of any other kind wants
+    `replicas` pods.
     """
     spec, status = mapping(owner, "spec"), mapping(owner, "status")
     if owner.get("kind") != "Job":

@@ -1,4 +1,4 @@
-"""Facts from a pod's labels, annotations and owners, read once for all pods that have equal ones."""
+"""Facts from a pod's labels, annotations and owners, read once for all pods in which these are equal."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def own(parts: Parts, switches: Sequence[bool]) -> MetadataFacts:
     return MetadataFacts(
         labels=dict(
             marks
-        ),  # Shared by equal pods, so the labels are not those of the first pod's own object.
+        ),  # Equal pods share these labels, so a copy is stored instead of the labels in the first pod's own object.
         tags=_tags(marked),
         opinion=pod_opinion(notes, honoured=honours),
         owner_uid=_owner_uid(metadata),
@@ -175,7 +175,7 @@ def _gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
 
 
 def _tags(marked: Marked) -> dict[str, str]:
-    # The mark is left out, because the core ordered it and need not receive it.
+    # The mark is left out: the core has ordered the eviction, and need not receive the mark.
     told = ((key, value) for key, value in marked.labels.items() if key != labels.SOFT_EVICTION)
     tags = {labels.TAG_LABEL_PREFIX + key: value for key, value in told}
     tags[labels.TAG_POD_NAMESPACE] = marked.namespace

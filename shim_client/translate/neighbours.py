@@ -58,7 +58,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """A preference to run in the same topology domain as the selected pods (weight above 0) or in another one (below 0).
+    """A preference to run in the topology domain of selected pods (weight above 0), or in another domain (weight below 0).
 
     The weight counts once for each selected pod in the domain.
     """

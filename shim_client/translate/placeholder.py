@@ -1,7 +1,8 @@
 """A placeholder as a Kubernetes pod: a small pod that holds the capacity for a real one.
 
 The name and content of a placeholder depend only on the application, the pod that created the application, the task
-group and a number. A second attempt, by this run of the shim or a later one, therefore uses the same name and content.
+group and a number. A second attempt to create a placeholder, by this or a later run of the shim, therefore uses the
+same name and content.
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ class PodFacts:
     """The owner that knows the size of the pod's job, when no label says it (J1)."""
     labels: Mapping[str, str]
     demands: Demands | None
-    """Demands on the pods around it.
+    """Demands of the pod on the pods around it.
 
-    They are read for the pods of all schedulers, because each can exclude other pods.
+    The demands are read for the pods of all schedulers, because the pods of every scheduler can exclude other pods.
     """
     gang: Gang | None = None
     """The task groups of the application that this pod creates."""
@@ -231,9 +231,9 @@ def _foreign(
 
 
 def _releasing(metadata: Fields) -> Releasing | None:
-    """Return the mark of a pod that is ending, from the shim's annotation or from its deletion.
+    """Return the mark of a pod that is ending: from the shim's annotation, or because the pod is being deleted.
 
-    Else return None.
+    Return None for a pod that is not ending.
     """
     notes = mapping(metadata, "annotations")
     written = notes.get(labels.RELEASED_FOR, "").split("/")

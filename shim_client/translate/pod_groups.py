@@ -9,7 +9,10 @@ from shim_client.translate.jobs import MEMBERS_MAX
 
 GROUP = "scheduling.k8s.io"
 VERSIONS = ("v1beta1", "v1alpha2")
-"""Versions of the API that are read (Kubernetes 1.37 and 1.36), the preferred one first. All fields that are read are in both."""
+"""Versions of the API that are read (Kubernetes 1.37 and 1.36), the preferred one first.
+
+Both versions have all fields that are read.
+"""
 _POLICY = "spec.schedulingPolicy"
 _WITHOUT_EFFECT = (
     "disruptionMode",

@@ -26,9 +26,9 @@ class BindingFacts:
 
     created_ms: int
     flaw: str
-    """Why the binding does not put the guard in force; "" if it does."""
+    """Why the binding does not put the policy in force; "" if it does."""
     namespaces: Selector
-    """The labels of the namespaces in which the guard is in force."""
+    """The labels of the namespaces in which the policy is in force."""
 
 
 def policy_name(binding: Fields) -> str:

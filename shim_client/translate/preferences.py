@@ -12,7 +12,10 @@ from shim_client.translate.neighbours import Demands
 def node_preferences(
     terms: Iterable[PreferredTerm], demands: Demands | None
 ) -> NodePreferences | None:
-    """Return preferences that the core can judge: terms on nodes, and the pod's own groups. Return None if there are none."""
+    """Return preferences that the core can judge: terms on nodes, and the pod's own groups.
+
+    Return None if the pod has no such preferences.
+    """
     groups = (
         GroupPreference(one.group, one.topology_key, one.weight)
         for one in (demands.preferred if demands is not None else ())

@@ -46,8 +46,8 @@ def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Pr
     """Return the level of protection that does not depend on the class's annotation.
 
     A pod is untouchable when it was created for its node, or is critical to the system. A pod is firm when it is
-    labelled not preemptible. The partition decides about a pod without that label (J2). For this reason the level of
-    such a pod differs from that of a pod that is labelled preemptible.
+    labelled not preemptible. The partition decides about a pod without that label (J2). For this reason a pod without
+    the label has another level than a pod that is labelled preemptible.
     """
     if pinned or class_name in SYSTEM_CLASSES:
         return Protection.UNTOUCHABLE
@@ -59,7 +59,8 @@ def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Pr
 def lowered(step: Protection, *, allow_preempt_self: bool) -> Protection:
     """Return the level of protection after an opt-out: a pod that opted out gets the level prefer-not.
 
-    A pod that is labelled preemptible keeps its level (J2). The opt-out of such a pod is reported to the core in another field.
+    A pod that is labelled preemptible keeps its level (J2). If a pod that is labelled preemptible opted out, the
+    opt-out is reported to the core in another field.
     """
     if step is Protection.UNSPECIFIED and not allow_preempt_self:
         return Protection.PREFER_NOT

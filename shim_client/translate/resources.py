@@ -1,4 +1,4 @@
-"""The resources that a pod takes on a node, and those that a node has, in whole units."""
+"""The resources that a pod takes on a node, and the resources that a node has, in whole units."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESOURCE_TYPES_MAX = 64
 CONTAINERS_MAX = 1000
 """Maximum number of containers of one kind that a pod may have."""
 _POD_LEVEL = ("vcore", "memory", "hugepages-")
-"""Beginnings of the types that requests of the pod level cover."""
+"""Beginnings of the names of resource types that a pod can request at pod level."""
 
 
 def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:

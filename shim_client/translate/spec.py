@@ -1,6 +1,6 @@
 """Facts from a pod's spec.
 
-They are equal for all pods with equal specs, and are read once for all such pods.
+The facts are equal for all pods with equal specs, and are read once for all such pods.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _READ_OF_STATUS = (
 
 @dataclass(frozen=True, slots=True)
 class SpecFacts:
-    """Facts from a spec; of another scheduler's pod only resource, gates, class and claims are used."""
+    """Facts from a spec; of the facts of another scheduler's pod, only resource, gates, class and claims are used."""
 
     resource: Resource
     gates: tuple[str, ...]

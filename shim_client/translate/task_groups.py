@@ -1,8 +1,8 @@
 """Task groups: the pods for which an application wants capacity before it begins.
 
-Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported. If
-there is such a field, no placeholders are created. The pods are then scheduled one by one, as if the annotation were
-not there.
+Task groups are written as JSON on the pod that creates the application. Each field that cannot be read is reported.
+If a field cannot be read, no placeholders are created. Without placeholders, the pods are scheduled one by one, as if
+the annotation were missing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Gang:
 def read_gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
     """Return the task groups that a pod's annotations declare.
 
-    Return None when there are none that can be read.
+    Return None when there are no readable task groups.
     """
     written = notes.get(labels.TASK_GROUPS)
     if written is None:
@@ -193,8 +193,8 @@ def _requests(entry: Fields, path: str) -> dict[str, str]:
 def _spec(entry: Fields, path: str) -> dict[str, Any]:
     """Return the fields of a task group for a pod's spec. Raises BadObjectError if a field is invalid.
 
-    Each field is read once here, as it will be read from the placeholder. In this way mistakes are found before pods
-    are created.
+    Each field is read once here, in the same way as it will be read from the placeholder. Reading the fields here
+    finds mistakes before pods are created.
     """
     found = {key: entry[key] for key in SPEC_FIELDS if entry.get(key) is not None}
     try:

@@ -47,7 +47,7 @@ class VolumeFacts:
     """A volume: the nodes that can mount it, and what it offers to a claim."""
 
     terms: tuple[SelectorTerm, ...] = ()
-    """A node that meets one of these terms can mount the volume. Without terms every node can mount it."""
+    """A node that meets one of these terms can mount the volume. Without terms every node can mount the volume."""
     storage_class: str = ""
     size: int = 0
     """Capacity in bytes."""
@@ -55,7 +55,7 @@ class VolumeFacts:
     mode: str = FILESYSTEM
     labels: Mapping[str, str] = field(default_factory=dict)
     is_free: bool = False
-    """Whether no claim is written into the volume, and it is offered to claims."""
+    """Whether the volume is offered to claims, and no claim is written into it."""
     claim: str = ""
     """Namespace and name of the claim that is written into the volume, as one text; empty without one."""
     driver: str = ""

@@ -52,7 +52,7 @@ _WAITING = {
 PARTITION_OWNED = "partition-owned"
 """The reason code of a node that is refused because its partition belongs to another resource manager."""
 ALIKE_MAX = 1024
-"""Maximum number of common message parts that are kept, one for each kind of pod."""
+"""Maximum number of common message parts that are kept. Pods of one owner share one common part."""
 _alike: dict[tuple[int, int, int, int], tuple[PodReport, si_pb2.Allocation]] = {}
 
 
@@ -241,8 +241,8 @@ def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     """Yield the decisions of an allocation response, releases first, so that their capacity counts as free.
 
-    The core sends several decisions in one response, so that the response may both place and evict a pod. The placement
-    of such a pod comes first. If the eviction came first, it would end a pod that never ran.
+    One response carries several decisions, and may both place and evict the same pod. If a pod is both placed and
+    evicted, the placement comes first. If the eviction came first, it would end a pod that never ran.
     """
     placed = {placement.allocationKey for placement in response.new}
     later: list[Released | Withdrawn] = []
@@ -270,9 +270,9 @@ def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
 
 
 def _plan_checks(response: si_pb2.AllocationResponse) -> Iterator[PlanCheck | PlanCheckEnded]:
-    """Yield the plan checks that ended, then those that began.
+    """Yield the plan checks that ended, then the plan checks that began.
 
-    A check that did both needs no answer.
+    A check that began and ended within the response is left out, because it needs no answer.
     """
     begun = {(check.partitionName, check.checkID) for check in response.planChecks}
     ended = {(end.partitionName, end.checkID) for end in response.endedPlanChecks}

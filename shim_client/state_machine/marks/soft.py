@@ -52,7 +52,7 @@ def stands(pod: PodRecord, order: Releasing) -> bool:
 def observe(state: State, pod: PodRecord) -> None:
     """Check whether a victim still carries its mark.
 
-    A victim whose mark was removed stays.
+    A victim whose mark was removed is not evicted.
     """
     if not pod.soft or pod.order is None or pod.facts.deleting:
         return

@@ -1,8 +1,8 @@
 """Marks: annotations on victims.
 
 A restarted shim reads these marks, so that it evicts exactly the pods whose eviction was ordered (C8). The annotation
-is read once, when a session begins. Afterwards a mark is valid only on pods whose eviction this shim carries out. A
-mark that a person writes, or copies with a victim's manifest, is removed.
+is read once, when a session begins. Later, a mark is valid only on pods whose eviction this shim carries out. A mark
+that a user writes, or copies with a victim's manifest, is removed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def mark_of(pod: PodRecord) -> Releasing | None:
 def written(pod: PodRecord) -> Releasing | None:
     """Return the mark that the pod carries.
 
-    Return None if it has no mark, or if the mark is being removed.
+    Return None if the pod has no mark, or if its mark is being removed.
     """
     found = pod.facts.report.releasing
     return found if found is not None and found.decision and found != pod.void else None
 
 
 def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
-    """Remove a mark: the pod stays, and the core learns that it is no longer being evicted."""
+    """Remove a mark: the pod stays, and the shim reports that the pod is no longer being evicted."""
     was_soft = pod.soft or pod.facts.delivery == SOFT
     pod.void, pod.order, pod.soft, pod.marked = mark, None, False, False
     if pod.sent is not None:

@@ -1,6 +1,7 @@
-"""PodDisruptionBudgets: which pods each one counts, and how many of these may be evicted.
+"""PodDisruptionBudgets: the pods that each budget counts, and the number of these pods that may be evicted.
 
-A budget is reported to the core before the pods that it counts, and its deletion after them.
+A budget is reported to the core before the pods that it counts. The deletion of a budget is reported after changed
+reports of these pods.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""The ConfigMaps of the shim's own namespace: they are merged, sent to the core and watched. An embedded cluster has a file instead.
+"""The ConfigMaps of the shim's own namespace: their settings are merged, and the queue configuration is sent to the core.
 
-The core checks the queue configuration. If it has errors, the one in force stays, and an event on the ConfigMap or the
-file says what is wrong. A change of any other setting needs a restart, and an event says that too.
+An embedded cluster has a file instead.
+
+The core checks the queue configuration. If the configuration has errors, the previous one stays in force, and an
+event on the ConfigMap or the file names the errors. A change of any other setting takes effect after a restart, which
+an event says, too.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ class QueuesChanged:
 
 
 def changed(state: State, news: QueuesChanged) -> None:
-    """Send the queue configuration of a file to the core when it differs from the one sent before."""
+    """Send the queue configuration of a file to the core when it differs from the configuration sent before."""
     state.queues_file = news.file
     if news.text != state.queues_told:
         state.queues_told = news.text
@@ -61,10 +64,10 @@ def remove(state: State, name: str) -> None:
 
 
 def refresh(state: State) -> None:
-    """Send the queue configuration to the core if it differs from the one sent before.
+    """Send the queue configuration to the core if it differs from the configuration sent before.
 
-    An empty one is not sent. Nothing is sent either if the settings cannot be read, or if a changed ConfigMap is not
-    to take effect at once.
+    An empty configuration is not sent. No configuration is sent if the settings cannot be read, or if a changed
+    ConfigMap is not to take effect at once.
     """
     settings = _settings(state)
     if settings is None or not state.settings.hot_refresh:
@@ -84,7 +87,7 @@ def refresh(state: State) -> None:
 def _queues_source(state: State, group: str) -> str:
     """Return the name of the ConfigMap whose queue configuration takes precedence.
 
-    Return "" when none has one.
+    Return "" when no ConfigMap has a queue configuration.
     """
     names = [
         name
@@ -95,9 +98,9 @@ def _queues_source(state: State, group: str) -> str:
 
 
 def _is_lost(state: State, source: str) -> bool:
-    """Return whether the ConfigMap with the queues in force has lost them.
+    """Return whether the ConfigMap from which the queues in force came has queues no longer.
 
-    The queues of `yunikorn-defaults` must not replace them without a request.
+    The queues of `yunikorn-defaults` must not come into force as an unintended replacement.
     """
     before = state.queues_from
     if not before or source == before:
@@ -142,7 +145,10 @@ def _settings(state: State) -> Settings | None:
 
 
 def _warn(state: State, unclear: str) -> None:
-    """Record which values cannot be used. The same values are recorded only once. An empty text means that all values can be used."""
+    """Record which values cannot be used.
+
+    If the same values occur again, no further event is recorded. An empty text means that all values can be used.
+    """
     known = state.bad.pop(_UNCLEAR, "")
     if unclear:
         state.bad[_UNCLEAR] = unclear

@@ -1,6 +1,6 @@
 """PodGroups, which say how many pods are placed together.
 
-Their members are reported again when that number changes.
+The members of a PodGroup are reported again when this number changes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def forget(state: State, item: KubeObject) -> None:
 def refresh(state: State, listing: Listing) -> None:
     """Record whether PodGroups are served.
 
-    If that has changed, update the reason on pods that are held.
+    If the answer has changed, update the reason on pods that are held because of a PodGroup.
     """
     if state.has_pod_groups != listing.served:
         state.has_pod_groups = listing.served

@@ -1,4 +1,8 @@
-"""The admission policy that protects the annotations with the users of pods, and the bindings of this policy. Both are recorded, and reported when they appear or disappear."""
+"""The admission policy that protects the annotations with the users of pods, and the bindings of this policy.
+
+The shim records policy and bindings. An event reports when the shim begins or ceases to accept the annotations with
+users.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,7 @@ def refresh(state: State, listing: Listing) -> None:
 
 
 def tell(state: State) -> None:
-    """Record an event on the shim's ConfigMap when the annotations of users begin or cease to count."""
+    """Record an event on the shim's ConfigMap when the shim begins or ceases to accept annotations that name users."""
     if state.settings.trust_user_info or not state.listed.issuperset(KINDS):
         return
     flaw = identity.flaw(state)
@@ -67,7 +71,7 @@ def tell(state: State) -> None:
 
 
 def _said(flaw: str) -> str:
-    """Return in one sentence whether the annotations of users count; `flaw` is why they do not."""
+    """Return the text of an event that says whether the shim accepts annotations that name users. `flaw` is why it does not."""
     if flaw:
         return (
             f"{flaw}; new applications have the user {identity.NAMESPACE_USER.format('NAMESPACE')}"

@@ -30,8 +30,9 @@ def forget_class(state: State, item: KubeObject) -> None:
 def observe_namespace(state: State, item: KubeObject) -> None:
     """Record a namespace.
 
-    If its annotations changed, send the new tags of its applications, so that a quota takes effect at once. While an
-    annotation cannot be read, no tags are sent, because a mistake must not remove the quota in force.
+    If the annotations of the namespace changed, send the new tags of its applications, so that a quota takes effect
+    at once. While an annotation cannot be read, no tags are sent, because a mistake must not remove the quota in
+    force.
     """
     facts = read_namespace(item)
     known = state.namespaces.get(facts.name)
