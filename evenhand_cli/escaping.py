@@ -1,7 +1,7 @@
 """The escaping of characters that a terminal obeys instead of showing them.
 
-A terminal obeys control characters (C0, C1, DEL) and characters that reorder text. Names and texts come from clients
-of the core. Without escaping, `ESC [2J` in a pod's name would clear the user's screen.
+A terminal obeys control characters (C0, C1, DEL) and characters that reorder text. The core shows names and texts
+that its clients have sent. Without escaping, `ESC [2J` in a pod's name would clear the user's screen.
 """
 
 import re

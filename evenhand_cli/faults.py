@@ -1,4 +1,4 @@
-"""A fault: an error for the user, which says what is wrong, where, and what to do next.
+"""A fault: an error for the user, with three texts: the problem, its place, and advice.
 
 Commands raise faults. `app` prints the fault on the error stream and ends with its exit code. Users see no other form
 of an error: a traceback means that Evenhand itself has a bug.
@@ -20,7 +20,7 @@ class ExitCode(enum.IntEnum):
 
 
 class Fault(Exception):
-    """An error for the user: what is wrong, where, and what to do.
+    """An error for the user: the problem, its place, and advice.
 
     Each of the texts `what`, `where` and `advice` is one or more complete lines.
     """

@@ -72,7 +72,7 @@ class SpreadChannel:
     def owner(self, partition: str) -> "SpreadChannel":
         """Return a channel only to the group that owns a partition.
 
-        No requests are sent to other groups, so that no other group can be missing.
+        No requests are sent to other groups, so that no other group is reported as missing.
         """
         table = CoreTable((self.table.owner(partition),))
         made = SpreadChannel(table, self._reach, self._metadata, secure=self.secure)

@@ -253,12 +253,12 @@ class _Entry:
         return self._good is not None
 
     def enter(self) -> None:
-        """Count a user."""
+        """Count one more user of the page."""
         self.users += 1
         self._used.set()
 
     def leave(self) -> None:
-        """Forget a user."""
+        """Remove one user of the page from the count."""
         self.users -= 1
         if not self.users:
             self._used.clear()

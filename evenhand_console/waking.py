@@ -71,7 +71,7 @@ class Waking:
         """The tokens whose stream was refused, each with the timer after which its stream may be opened again."""
 
     def open(self, token: str) -> None:
-        """Count a page of a token. The first page opens the stream, unless there are STREAMS_MAX streams."""
+        """Count one more page of a token. The first page opens the stream, unless there are STREAMS_MAX streams."""
         self._pages[token] += 1
         self._begin(token)
 

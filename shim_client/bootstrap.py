@@ -50,7 +50,7 @@ SUPERSEDED_PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedDirectory:
-    """The content of a cluster directory: the cluster, its settings, and what was ignored."""
+    """The content of a cluster directory: the cluster, its settings, and the number of ignored objects."""
 
     cluster: EmbeddedCluster
     settings: Settings
@@ -237,7 +237,7 @@ def _end_of_term(life: asyncio.Task[None]) -> BaseException:
 def elapsed_clock() -> Callable[[], float]:
     """Return a clock in seconds that never goes back.
 
-    On systems where this is possible, the clock also counts while the machine sleeps.
+    If the system supports it, the clock also counts while the machine sleeps.
     """
     number = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic if number is None else partial(time.clock_gettime, number)

@@ -1,4 +1,4 @@
-"""The metrics of a shim for Prometheus: whether it leads, in which epoch, and how long its lease surely lasts.
+"""The metrics of a shim for Prometheus: whether it leads, in which epoch, and for how long it surely holds the lease.
 
 A thread of the Prometheus library serves the metrics in plain text on a separate port. The metrics contain no names
 from the cluster.
@@ -18,7 +18,7 @@ from shim_client.probe import NoPortError
 
 
 class Leading(NamedTuple):
-    """The leadership of a shim: its epoch, and the seconds for which it may surely act.
+    """The leadership of a shim: its epoch, and the seconds for which it surely holds the lease.
 
     Epoch and seconds are 0 if the shim does not lead.
     """

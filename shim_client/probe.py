@@ -3,8 +3,8 @@
 The service `""` reports that the process works. The service `readiness` reports that the core knows the whole
 cluster.
 
-With an election, the service `leader` reports whether this shim leads and the core knows everything. A shim that does
-not lead counts as ready once it knows the cluster.
+With an election, the service `leader` reports whether this shim leads and the core knows the whole cluster. A shim
+that does not lead counts as ready once it knows the cluster.
 """
 
 from __future__ import annotations

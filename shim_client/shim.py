@@ -64,7 +64,7 @@ EPOCH_PAUSE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ShimProgress:
-    """Counts that tell how far the shim has come with its work."""
+    """Counts that show the progress of the shim's work."""
 
     tally: Tally
     actions_waiting: int
@@ -298,7 +298,7 @@ class Shim:
         return self._sessions
 
     def _tell_refusals(self, decisions: list[Decision]) -> None:
-        """Log the nodes that the core refused: without nodes the core places nothing."""
+        """Log the nodes that the core refused, because without nodes the core places no pod."""
         refused = [one for one in decisions if isinstance(one, NodeAnswer) and not one.accepted]
         self._foreign = next((one.reason for one in refused if one.is_owned), self._foreign)
         for why, count in Counter(one.reason for one in refused).items():

@@ -413,9 +413,9 @@ def _advice(
 
 
 def _references(words: list[str], file: Path | None, namespace: str) -> list[pb.ObjectReference]:
-    """Return the objects that are named by words or described in a file.
+    """Return the objects that are named on the command line or described in a file.
 
-    Raises Fault if words and a file are given, or neither of the two. Also raises Fault for an unknown kind, or for a
+    Raises Fault if names and a file are given, or neither of the two. Also raises Fault for an unknown kind, or for a
     file that cannot be read.
     """
     if bool(words) == (file is not None):

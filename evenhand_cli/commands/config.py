@@ -199,7 +199,7 @@ class _How(NamedTuple):
 def _put_in_force(
     core: Core, read: QueuesText, source: str, base: Base, how: _How, *, shown: str
 ) -> None:
-    """Apply a text, or with `--dry-run` show what it would change. The command exits with code 1 when the text is not applied."""
+    """Apply a text, or with `--dry-run` show its changes. The command exits with code 1 when the text is not applied."""
     dry_run, whole, ignore, output = how
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     request = config_pb2.ApplyRequest(

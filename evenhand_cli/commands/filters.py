@@ -131,7 +131,7 @@ def check_labels(wanted: Sequence[str]) -> None:
 
 
 def priorities(text: str) -> Callable[[int], bool]:
-    """Return a function that tells whether a priority is in the range of the text.
+    """Return a function that checks whether a priority is in the range that the text describes.
 
     Raises typer.BadParameter.
     """

@@ -275,7 +275,7 @@ def _explained(outcome: Outcome, keys: list[str]) -> list[explain_pb2.ExplainRes
 
 
 def _key_of(outcome: Outcome, name: str) -> str:
-    """Return the key of the ask or allocation whose pod has this name at the end.
+    """Return the key of the ask or allocation whose pod has this name at the end of the replay.
 
     Return the name itself when no pod has this name.
     """

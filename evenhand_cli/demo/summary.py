@@ -41,7 +41,7 @@ class Outcome:
     """Number of pods that ran when the demonstration began."""
     preempted: Preempted
     faults: tuple[ObjectFault, ...] = ()
-    """Faults of the cluster's objects: what was refused, and what has no effect."""
+    """Faults of the cluster's objects: refused objects, and objects with parts that have no effect."""
 
     def refused(self) -> int:
         """Return the number of objects that were refused."""

@@ -249,7 +249,7 @@ def _by_rules(rest: Sequence[tuple[str, int]], more: str) -> str:
 
 
 def _next(found: pb.Decision, asked: str) -> Iterator[str]:
-    """Yield a line about what would have protected a victim, and a line about where to read more."""
+    """Yield a line about the settings that would have protected a victim, and a line with the command that shows more."""
     of_asked = [one.queue for one in found.victims if one.allocation_key == asked]
     queues = of_asked or [one.queue for one in found.victims]
     if found.HasField("quota_run"):

@@ -57,7 +57,7 @@ def decisions(now: int) -> Sequence[Field[pb.Decision]]:
 
 
 def decision(found: pb.Decision, now: int, width: int) -> list[RenderableType]:
-    """Return everything about one decision, the most important facts first."""
+    """Return all facts about one decision, the most important facts first."""
     parts: list[RenderableType] = [
         Padding(Text(found.summary), (0, 0, 0, 2), expand=False),
         Text(),

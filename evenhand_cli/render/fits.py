@@ -1,4 +1,4 @@
-"""Why a group of asks does not fit: the nearest nodes, the limits without headroom, and what to do next."""
+"""The reasons why a group of asks does not fit: the nearest nodes, the limits without headroom, and the next steps."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

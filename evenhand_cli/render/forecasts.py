@@ -104,7 +104,7 @@ def headline(found: pb.SimulateConfigurationResponse) -> str:
 
 
 def _drains(found: pb.SimulateConfigurationResponse) -> str:
-    """Return which queues drain, and what happens to their pods and asks.
+    """Return a sentence about the queues that drain, and about the consequences for their pods and asks.
 
     Return "" when no queue drains.
     """

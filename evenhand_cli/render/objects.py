@@ -1,4 +1,4 @@
-"""Objects of an embedded cluster: the columns of each kind, and everything about one object."""
+"""Objects of an embedded cluster: the columns of each kind, and the description of one object."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,7 +177,7 @@ COLUMNS: Mapping[str, Callable[[World], list[Field[Item]]]] = {
 
 
 def description(item: Item, events: Sequence[pb.Event], now_ms: int, width: int) -> RenderableType:
-    """Return everything about an object: facts, conditions, and its last events."""
+    """Return the description of an object: facts, conditions, and its last events."""
     metadata = item["metadata"]
     title = Text.assemble((metadata["name"], "key"), (f"  {item['kind']}", "heading"))
     if metadata.get("namespace"):

@@ -139,9 +139,9 @@ def _is_incurable(one: pb.UnmetAsks) -> bool:
 def _facts(
     queues: Sequence[str], one: pb.UnmetAsks, *, then: bool, alone: bool
 ) -> list[tuple[str, str | Text]]:
-    """Return the ask, the queues above its own that also lack their guarantee, the obstacle, and the remedy.
+    """Return the facts about a group of asks: an example, the lacking queues above it, the obstacle, and the remedy.
 
-    ``alone`` says that a command stands on the line below the facts.
+    ``alone`` says that a command is shown on the line below the facts.
     """
     name, rest = one.name or one.allocation_key, one.because or one.rule
     above = [queue for queue in queues if queue != one.leaf]

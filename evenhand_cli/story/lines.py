@@ -55,8 +55,8 @@ def told(
 ) -> list[tuple[str, str]]:
     """Return each decision of the listed kinds as a line with its reason or message.
 
-    A release also has its delivery in []. ``names`` maps the ids of preemption decisions to their names in the story;
-    new decisions are added.
+    The line of a release also has the way of eviction, in square brackets. ``names`` maps the ids of preemption
+    decisions to their names in the story; new decisions are added.
     """
     kinds = (*ALWAYS, *(ON_DEMAND[word] for word in also))
     lines = []

@@ -52,7 +52,7 @@ class Page:
 
 
 def read(core: Core, query: Query) -> Read:
-    """Read a page of the list. Raises Fault if the core does not answer or refuses."""
+    """Read one page of the list of starts and ends. Raises Fault if the core does not answer or refuses."""
     stub = history_pb2_grpc.HistoryServiceStub(core.channel)
     request = history_pb2.ListFailoversRequest(page_size=ROWS_MAX, page_token=query["after"])
     return Read(unless_absent(lambda: core.ask(stub.ListFailovers, request)))

@@ -5,8 +5,8 @@ every session, this module waits longer after each attempt.
 
 If there are several cores, the shim registers at the first one in its list that is healthy and accepts the shim.
 Cores that lead already, because another shim used them, come first. When the session with a core is lost, the shim
-goes to the next core. The shim has at most one session. Before it registers at the next core, the streams of the old
-session are closed, and the state machine has handled its end (design 7.2).
+goes to the next core. The shim has at most one session. Before the shim registers at the next core, the streams of
+the old session are closed, and the state machine has handled the end of this session (design 7.2).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Listener(Protocol):
     """A receiver of the connection's events and of the core's decisions."""
 
     async def registered(self, core: str) -> None:
-        """Note that a session with a core has begun: everything has to be reported."""
+        """Note that a session with a core has begun, so that all objects have to be reported."""
         ...
 
     async def resumed(self, core: str, why: str) -> None:
@@ -160,7 +160,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """The end of an attempt to hold a session: the reason, whether a session began, whether the core sent anything in it, and the error."""
+    """The end of an attempt to hold a session: its reason, its error, and how far the session came."""
 
     why: str
     began: bool = False
@@ -336,7 +336,7 @@ class Connection:
             return _Ended(str(error), error=error)
 
     def _end_if_hopeless(self, failed: list[_Ended]) -> None:
-        """Raise an error if every core refuses the shim, or if a core does not answer and the shim was told not to wait.
+        """Raise an error if every core refuses the shim, or if a core does not answer and the shim does not wait for cores.
 
         If all cores refuse the shim, raise the first CallerUnknownError, because the shim may then wait for new
         credentials. Without a CallerUnknownError, raise the first refusal.

@@ -37,7 +37,7 @@ class PartitionsMovedError(CoreRefusedError):
 
 
 class NoCoreError(Exception):
-    """The error when no core answered and the shim was told not to wait."""
+    """The error when no core answered and the shim does not wait for cores."""
 
     def __init__(self, error: AioRpcError) -> None:
         super().__init__(error.details())

@@ -32,9 +32,9 @@ Sink = Callable[[list[Decision]], Awaitable[None]]
 
 
 class SessionLostError(Exception):
-    """The end of a session for a temporary reason: the shim registers again and reports everything.
+    """The end of a session for a temporary reason: the shim registers again and reports all objects.
 
-    `successor` is the process name of the core that has the whole state of the lost core, or "" (design 7.7).
+    `successor` is the process name of the core that took over the state of the lost core, or "" (design 7.7).
     """
 
     def __init__(self, message: str, successor: str = "") -> None:

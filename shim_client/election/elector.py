@@ -27,7 +27,7 @@ class Term:
 
 
 class LeaseLostError(Exception):
-    """The end of a term: this process may not hold the lease any more, so it may change nothing."""
+    """The end of a term: this process may not hold the lease any more, so it must not change objects."""
 
 
 class Elector:
@@ -111,7 +111,7 @@ class Elector:
         raise LeaseLostError("the lease was lost before its epoch was raised")
 
     def resign(self) -> None:
-        """End the present term: this process may change nothing in it any more.
+        """End the present term: this process must not change objects any more.
 
         Any process, including this process, can acquire the lease again.
         """

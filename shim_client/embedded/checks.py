@@ -1,4 +1,4 @@
-"""The check of a manifest: what an API server would refuse, and what an embedded cluster ignores.
+"""The check of a manifest: the fields that an API server would refuse, and the parts that an embedded cluster ignores.
 
 A manifest that is refused creates no object. With a warning, the object is created, and an event names the part that
 has no effect. `check` and `warnings` are pure functions; `EmbeddedCluster` records the events.

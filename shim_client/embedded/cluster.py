@@ -217,7 +217,7 @@ class EmbeddedCluster:
     def create_checked(self, item: dict[str, Any]) -> KubeObject:
         """Check, create and return an object of a manifest.
 
-        Record events on what has no effect. Raises the errors of `create`.
+        Record events about the parts of the manifest that have no effect. Raises the errors of `create`.
         """
         check(item, self.has_node)
         made = self.create(item, from_manifest=True)

@@ -1,7 +1,7 @@
 """PodDisruptionBudgets: each status says how many pods may be evicted now, as the disruption controller computes it.
 
-A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is what the ReplicaSets and
-StatefulSets of the pods want, plus the number of other pods that were not deleted.
+A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is the number of replicas of
+the pods' ReplicaSets and StatefulSets, plus the number of other pods that were not deleted.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Disruptions:
     def _expected(self, pods: list[KubeObject]) -> int:
         """Return the expected number of pods.
 
-        The number is what the owners of the pods want, plus the number of pods without an owner of a kind in
-        `COUNTED`.
+        The number is the sum of the replicas of the pods' owners, plus the number of pods without an owner of a kind
+        in `COUNTED`.
         """
         sets: dict[tuple[str, Key], int] = {}
         alone = 0

@@ -1,4 +1,4 @@
-"""The faults of a cluster's objects, gathered from its events: what was refused, and what has no effect."""
+"""The faults of a cluster's objects, collected from its events: refused objects, and objects with parts that have no effect."""
 
 from __future__ import annotations
 

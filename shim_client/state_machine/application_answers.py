@@ -48,7 +48,7 @@ def unchanged(state: State, session: CoreSession, refusal: TagsRefused) -> None:
 
 
 def refusal_key(namespace: str) -> str:
-    """Return the key in `State.bad` of the refusal of a namespace's quota."""
+    """Return the key under which `State.bad` has the refusal of a namespace's quota."""
     return f"quota of Namespace//{namespace}"
 
 

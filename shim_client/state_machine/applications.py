@@ -41,8 +41,8 @@ def leave(state: State, pod: PodRecord) -> None:
     """Remove a pod from its application.
 
     An application without pods is forgotten if the core does not know it. If the core knows an application without
-    pods, and no pod of it ever ran, the core is told to remove the application. If a pod of the application ran, the
-    core completes the application by itself.
+    pods, and no pod of it ever ran, the removal of the application is reported to the core. If a pod of the
+    application ran, the core completes the application by itself.
     """
     application = pod.application
     if application is None:

@@ -186,7 +186,7 @@ class Mirror:
         return reports, actions
 
     def is_live(self) -> bool:
-        """Return whether everything that exists has been reported to the cores of all groups and confirmed by them."""
+        """Return whether all existing objects have been reported to the cores of all groups, and confirmed by these cores."""
         return self.state.is_open()
 
     def has_listed(self) -> bool:

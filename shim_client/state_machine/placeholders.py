@@ -147,7 +147,7 @@ def _has_begun(state: State, application: ApplicationRecord) -> bool:
 
 
 def _left(state: State, application: ApplicationRecord) -> dict[str, int]:
-    """Return the sum of the requests of the remaining placeholders, limited to what a message can hold.
+    """Return the sum of the requests of the remaining placeholders, limited to the largest amount that a message can hold.
 
     The limit is needed because a user may have written placeholders by hand.
     """

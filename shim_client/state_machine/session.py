@@ -1,4 +1,4 @@
-"""The session with the core, from its beginning until everything is reported (design 1.10).
+"""The session with the core, from its beginning until all objects are reported (design 1.10).
 
 Nodes are announced as draining, and applications at the same time. When all nodes and applications are answered, the
 pods with a node are reported, then the asks in the order of their creation. A barrier comes last. When the core has
@@ -161,7 +161,7 @@ def moved(state: State, partition: str, group: str) -> None:
 
 
 def _open(state: State, session: CoreSession) -> None:
-    """Let the core of a session begin to place pods, because everything has been reported."""
+    """Let the core of a session begin to place pods, because all objects have been reported."""
     session.phase = Phase.OPEN
     for node in _nodes(state, session):
         nodes.enable(state, node)

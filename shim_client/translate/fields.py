@@ -1,7 +1,7 @@
 """Typed reading of untyped Kubernetes objects; each error names the field.
 
-An absent or null field is read as the empty value of its type, as in the API server's JSON. Only a quantity is
-required. A value of another type is a `BadObjectError` that names the path.
+An absent or null field is read as the empty value of its type, as in the API server's JSON. A quantity is the only
+kind of field that must be present. A value of another type is a `BadObjectError` that names the path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EMPTY: Fields = {}
 ENTRIES_MAX = 1000
 """Maximum number of labels, annotations or selectors of one object that are read."""
 TEXTS_LENGTH_MAX = 256 * 1024
-"""Maximum number of characters of labels, annotations or selectors in all (the API server's own limit on annotations)."""
+"""Maximum total length of an object's labels, annotations or selectors: the API server's limit on annotations."""
 
 LABEL_LENGTH_MAX = 63
 """Maximum number of characters of a label's value, as in the API server."""

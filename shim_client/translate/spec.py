@@ -80,8 +80,8 @@ class SpecFacts:
 def read_spec(spec: Fields, status: Fields, *, ours: bool) -> SpecFacts:
     """Return the facts.
 
-    The status holds what the kubelet has already given to the pod. Raises BadObjectError if a field has another form
-    than in the Kubernetes API.
+    The status has the resources that the kubelet has already allocated to the pod. Raises BadObjectError if a field
+    has another form than in the Kubernetes API.
     """
     parts = [spec.get(key) for key in _READ]
     given = [resize_is_infeasible(status), *(status.get(key) for key in _READ_OF_STATUS)]

@@ -61,7 +61,7 @@ class TaskGroup:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """The task groups of an application, and what happens when their placeholders are not placed in time."""
+    """The task groups of an application, and the consequence when their placeholders are not placed in time."""
 
     groups: tuple[TaskGroup, ...]
     style: str = SOFT

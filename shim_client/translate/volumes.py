@@ -44,7 +44,7 @@ class ClaimFacts:
 
 @dataclass(frozen=True, slots=True)
 class VolumeFacts:
-    """A volume: the nodes that can mount it, and what it offers to a claim."""
+    """A volume: the nodes that can mount it, and the properties that a claim may demand."""
 
     terms: tuple[SelectorTerm, ...] = ()
     """A node that meets one of these terms can mount the volume. Without terms every node can mount the volume."""

@@ -1,7 +1,7 @@
 """PodDisruptionBudgets: the pods that each budget counts, and the number of these pods that may be evicted.
 
-A budget is reported to the core before the pods that it counts. The deletion of a budget is reported after changed
-reports of these pods.
+A budget is reported to the core before the pods that it counts. When a budget is deleted, these pods are reported
+again first, and the deletion of the budget is reported last.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from shim_client.translate.fields import mapping, text
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Record a budget and report how many disruptions it allows, if that has changed.
+    """Record a budget and report how many disruptions it allows, if this number has changed.
 
     The pods of its namespace are reported again when its selector has changed. A budget without a selector is removed.
     """
