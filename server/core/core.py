@@ -2,8 +2,8 @@
 
 `handle` applies an event, `tick` decides, and `next_due` returns when to call again.
 
-``now`` is Unix milliseconds and never decreases. Equal events in equal order and at equal instants always give equal results, byte
-for byte. A budget counts steps (placements and candidates examined), never time (design 1.3).
+``now`` is an instant in Unix milliseconds and never decreases. Equal events in equal order and at equal instants always give
+equal results, byte for byte. A budget counts steps (placements and candidates examined), never time (design 1.3).
 """
 
 import hashlib
@@ -62,7 +62,7 @@ AFTER_CHANGE: Final = 100
 PLANNING: Final = 1_100
 """The largest number of steps of one tick that a preemption round, or a shadow's turn, may use.
 
-These steps take longer than steps of placement.
+A planning step takes longer than a step of placement.
 """
 CATCH_UP_ALLOCATIONS: Final = 2_000
 """If at least this many allocations have changed during a sync, they are written to the columns before the sync ends.
@@ -70,7 +70,7 @@ CATCH_UP_ALLOCATIONS: Final = 2_000
 Writing this many allocations takes about 6 ms.
 """
 RANKED_ALONE: Final = 15_000
-"""A tick that ranks at least this many queues and applications does nothing else.
+"""A tick that ranks at least this many queues and applications does no other work.
 
 Ranking 20,000 queues and applications takes 45 ms.
 """
@@ -156,7 +156,10 @@ _ALARMS: dict[str, Alarm] = {
         partition, subject, now
     ),
 }
-"""The action of each kind of timer. Each action checks whether its timer is still valid. It does nothing if the timer is outdated."""
+"""The action of each kind of timer.
+
+Each action checks whether its timer is still valid. An action does nothing if its timer is outdated.
+"""
 
 
 class Core:
@@ -165,20 +168,23 @@ class Core:
     def __init__(
         self, configuration: Configuration | None = None, beginning: Beginning | None = None
     ) -> None:
-        """Start with the given configuration, or with the default configuration until a registration brings another.
+        """Start with the given configuration, or with the default configuration until a registration brings a configuration.
 
         The default configuration allows any queue name. Without a ``beginning``, the configuration is revision 1. A given
-        configuration counts as read from a file. The default configuration has no source.
+        configuration counts as read from a file; the default configuration has no source.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
         self._stirred = True
         self._put_off: list[Partition] = []
-        """The partitions that placed all they could in this tick, and whose rounds are put off. The first round begins in the next tick."""
-        self.is_amid = False
-        """Whether work that is done in parts has begun and has not ended.
+        """The partitions in which this tick placed all it could, and whose preemption rounds are put off to later ticks.
 
-        Meanwhile the state contradicts itself, and nothing may read it.
+        The first round begins in the next tick.
+        """
+        self.is_amid = False
+        """Whether work that is done in parts has begun and has not ended yet.
+
+        Until it has ended, the state is inconsistent, and nothing may read it.
         """
 
     @property
@@ -195,15 +201,18 @@ class Core:
         return self._handle(event, now)
 
     def count_sent(self, decisions: Sequence[Decision]) -> None:
-        """Count the decisions that `take` or `tick` returned, for sessions that can be resumed (design 7.5)."""
+        """Count the decisions that `take` or `tick` returned, because sessions that can be resumed need the count (design 7.5)."""
         sessions.count(self.state, decisions)
 
     def become(self, other: "Core") -> None:
-        """Take over the state of another core, which must not be used afterwards."""
+        """Take over the state of another core, which must not be used after this call."""
         self.state, self._seen_ms, self._stirred = other.state, other._seen_ms, other._stirred
 
     def prepare(self, brought: Configuration) -> Iterator[None]:
-        """Prepare a configuration in pieces, so that the event that applies it takes less time. Decisions stay the same."""
+        """Prepare a configuration in pieces, so that the event that applies it takes less time.
+
+        The preparation does not change any decision.
+        """
         return configuration.prepare(self.state, brought)
 
     def drop_prepared(self) -> Iterator[None]:
@@ -213,8 +222,8 @@ class Core:
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
         """Apply many events, in order, before a tick, and return the replies. The tick then places the plain asks among them in a batch.
 
-        Plain asks stay unqueued, in no group, until that tick. They are enqueued earlier if an event needs them in their groups, or
-        if too many are unqueued.
+        Plain asks stay unqueued, that is, in no group, until that tick. Plain asks are enqueued earlier if an event needs them
+        in their groups, or if too many asks are unqueued.
         """
         state, at = self.state, 0
         decisions: list[Decision] = []
@@ -258,7 +267,7 @@ class Core:
                 snapshotting.catch_up(partition)
 
     def _take_in_fresh(self) -> None:
-        """Enqueue unqueued asks, so that no other code has to handle asks without a group."""
+        """Enqueue unqueued asks, so that all other code may assume that each ask is in a group."""
         for partition in self.state.partitions.values():
             pending.enqueue_unqueued(partition)
 
@@ -268,7 +277,7 @@ class Core:
         return self._complete(event, decisions, now)
 
     def _complete(self, event: events.Event, decisions: list[Decision], now: int) -> list[Decision]:
-        """Return the decisions that follow from an event: first those of its handler, then those that partitions have not reported yet."""
+        """Return the decisions of an event's handler, followed by the decisions that partitions still have to report."""
         state = self.state
         if isinstance(event, events.ConfigurationApplied):
             thrash_guard.configured(state, decisions)
@@ -291,7 +300,7 @@ class Core:
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
         """Tick as `tick` does.
 
-        The ranking of queues, and the change of a partition that does not have the configuration in force yet, are done in parts.
+        Two kinds of work are done in parts: the ranking of queues, and the change of a partition to the configuration in force.
         The caller must not use the core for anything else before the last part.
         """
         if self._is_for_shadows(now):
@@ -325,9 +334,11 @@ class Core:
         return Tick(decisions, more or self._shadows_go_on())
 
     def next_due(self) -> int | None:
-        """Return the next instant at which `tick` could decide something without an event. Return None if there is none.
+        """Return the next instant at which `tick` could decide something without an event.
 
-        The result holds until the next event. It is valid only if the last tick left ``more`` unset.
+        Return None if the core has no decision to make without an event.
+
+        The result holds until the next event. The result is valid only if the last tick left ``more`` unset.
         """
         live, shadows = self._live_due(), self._shadow_due()
         return min((one for one in (live, shadows) if one is not None), default=None)
@@ -340,14 +351,14 @@ class Core:
         return min(dues, default=None)
 
     def _ticks(self, partition: Partition) -> bool:
-        """Return whether ticks include the partition: the partition is configured, and its manager is unknown or has completed the sync."""
+        """Return whether ticks include the partition: it is configured, and its manager is unknown or has completed the sync."""
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
-        """Return whether unqueued asks may stay unqueued until placement, which then places them in a batch.
+        """Return whether asks may stay unqueued until placement, which then places them in a batch.
 
-        They are enqueued first in these cases: ticks leave the partition out, shares follow weights, decisions from before a
-        restart are still to be reopened, asks wait for placeholders, or gangs wait for members.
+        The asks are enqueued first in five cases: ticks leave the partition out, shares follow weights, decisions from before a
+        restart still have to be reopened, asks wait for placeholders, or gangs wait for members.
         """
         if sharing.is_shared_out(partition):
             return False
@@ -367,13 +378,13 @@ class Core:
     def _shadows_go_on(self) -> bool:
         """Return whether a shadow's turn has to continue, because the budget ended it early.
 
-        The shadow of a partition that is not included in ticks gets no turn.
+        A partition that ticks leave out gets no turn for its shadow.
         """
         known = (one.shadow for one in self._ticking())
         return any(one is not None and one.round.goes_on for one in known)
 
     def _is_for_shadows(self, now: int) -> bool:
-        """Return whether only a shadow has work. If so, the live state must stay as if there had been no tick."""
+        """Return whether only a shadow has work. If so, the tick must leave the live state unchanged."""
         if self._stirred:
             return False
         live, shadows = self._live_due(), self._shadow_due()
@@ -391,17 +402,20 @@ class Core:
         return Tick(decisions, self._shadows_go_on())
 
     def validate(self) -> None:
-        """Enqueue unqueued asks, and assert every invariant of the state (design 5). AssertionError names the invariant that is broken."""
+        """Enqueue unqueued asks, and assert every invariant of the state (design 5).
+
+        The message of an AssertionError names the broken invariant.
+        """
         self._take_in_fresh()
         for partition in self.state.partitions.values():
             validate(partition)
 
     def digest(self) -> str:
-        """Enqueue unqueued asks, and return a hash of the state in hexadecimal: equal states have equal hashes.
+        """Enqueue unqueued asks, and return a hash of the state in hexadecimal.
 
-        The hash covers the kind, the subject and the instant of each timer. The hash leaves out earlier configurations. Of a
-        partition it leaves out caches and state that follows from other state (`server.state.digest`). The core itself does not
-        call this method: like `validate`, it is for those who check a core.
+        The hash covers the kind, the subject and the instant of each timer. The hash leaves out earlier configurations. The
+        hash also leaves out the caches of partitions, and state that follows from other state (`server.state.digest`). The core
+        itself does not call this method: like `validate`, the method is for tests and tools that check a core.
         """
         self._take_in_fresh()
         state = self.state
@@ -453,7 +467,7 @@ class Core:
         if mine is not None:
             decisions += mine.told(result)
         self._expect(partition, result)
-        # Ended decisions are reported first, then the victims that stay because of these ends.
+        # Decisions that ended are reported first, and then the victims that stay because these decisions ended.
         decisions += decision_events.moves(partition, now) + plan_checks.settle(
             partition, all_planned=not (result.more or result.searching)
         )
@@ -467,7 +481,7 @@ class Core:
         return result.more or result.searching or unfinished or stale or displaced or bool(stays)
 
     def _puts_off(self, partition: Partition) -> bool:
-        """Return whether the round of a partition is put off. If it is, remember that the tick placed all it could there."""
+        """Return whether the round of a partition is put off. If so, record that the tick placed all it could in this partition."""
         if partition.round.is_put_off:
             self._put_off.append(partition)
         return partition.round.is_put_off
@@ -479,7 +493,7 @@ class Core:
             self.state.at(instant, plan_checks.TIMER, partition.name, check_id)
 
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
-        """Place every ask that fits, and return the budget that is left.
+        """Place every ask that fits, and return the remaining budget.
 
         While parked classes still have to be requeued, place only asks with pledges and return 0.
         """
@@ -517,10 +531,10 @@ class Core:
         return decisions + self.state.take_notes()
 
     def _fire(self, timer: Timer, now: int) -> list[Decision]:
-        """Carry out a timer that is due.
+        """Carry out the action of a timer that is due.
 
-        During a sync in which the manager's objects are compared, keep the timer for the end of the sync. While the partition is
-        leaving, keep the timer for the case that the partition stays.
+        During a sync in which the manager's objects are compared, keep the timer until the end of the sync. While the partition
+        is being moved to another group of cores, keep the timer, because the partition may stay.
         """
         _, _, kind, name, subject = timer
         partition = self.state.partitions.get(name)
@@ -537,6 +551,6 @@ class Core:
 
 
 def _rank(partition: Partition) -> Parts[bool]:
-    """Rank the queues of a partition. Return whether they are so many that the tick does nothing else."""
+    """Rank the queues of a partition in parts. Return whether the queues are so many that the tick does no other work."""
     yield from reranking.rebuild_in_parts(partition)
     return len(partition.queues) + len(partition.applications) >= RANKED_ALONE

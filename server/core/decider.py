@@ -1,4 +1,4 @@
-"""The part of the core that decides, as the pump calls it."""
+"""The interface of the part of the core that makes decisions, as the pump calls it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,19 +9,19 @@ from server.model.parts import Parts
 
 
 class Decider(Protocol):
-    """The core, or an object that has the same methods and calls the core: the recorder, the history, the feed of followers."""
+    """The core, or an object that has the same methods and calls the core: the recorder, the history, or the feed of followers."""
 
     def take(self, events: Sequence[Event], now: int, /) -> list[Decision]:
-        """Take events and return the decisions that follow from them at once, before the next tick."""
+        """Apply events and return the decisions that follow from the events at once, before the next tick."""
 
     def take_in_parts(self, event: Event, now: int, /) -> Parts[list[Decision]]:
-        """Take one event as `take` does, in parts if it may take long."""
+        """Apply one event as `take` does, in parts if handling the event may take long."""
 
     def tick_in_parts(self, now: int, budget: int, /) -> Parts[Tick]:
-        """Decide in parts what can be decided, within a budget of steps."""
+        """Make, in parts, the decisions that are possible now, within a budget of steps."""
 
     def next_due(self) -> int | None:
         """Return the next instant at which the core could decide something without an event.
 
-        Return None if there is none.
+        Return None if the core has no decision to make without an event.
         """

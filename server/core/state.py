@@ -19,14 +19,14 @@ REGISTER_FIRST = "resource manager {rm_id!r} is not registered: call RegisterRes
 
 @dataclass(slots=True)
 class Session:
-    """A session that can be resumed: the progress of its three streams since its registration (design 7.5).
+    """A session that can be resumed: the counts of its three streams since its registration (design 7.5).
 
     The keys of ``taken`` and ``sent`` are the names of the streams (`server.core.events.sessions`).
     """
 
     name: str
     taken: dict[str, int] = field(default_factory=dict)
-    """The number of messages that the core has taken, by stream."""
+    """The number of messages from the manager that the core has handled, by stream."""
     sent: dict[str, int] = field(default_factory=dict)
     """The number of decisions for the manager that the core has made, by stream."""
 
@@ -42,24 +42,24 @@ class Manager:
     explicit_sync: bool
     synced: bool
     recovered: int = 0
-    """The number of allocations that the manager had when it completed its sync, without foreign pods."""
+    """The number of allocations, without foreign pods, that the manager had when it completed its sync."""
     recovered_asks: int = 0
     """The number of waiting asks that the manager had when it completed its sync."""
     disruptions_allowed: dict[str, int] = field(default_factory=dict)
     """The number of pods that may be evicted now, by disruption group (V5)."""
     epoch: int = 0
-    """The highest epoch in which the manager registered, 0 if it registered without an epoch (design 7.2)."""
+    """The highest epoch in which the manager registered, or 0 if it registered without an epoch (design 7.2)."""
     instance: str = ""
-    """The name of the process that registered last."""
+    """The name of the shim's process that registered last."""
     groups_unreported: dict[str, None] = field(default_factory=dict)
-    """The disruption groups that were not reported again since the manager registered again."""
+    """The disruption groups that the manager has not reported since it registered again."""
     session: Session | None = field(default=None, repr=False)
     """The session of the manager, if it can be resumed."""
     was_synced: bool = field(default=False, repr=False)
-    """Whether the manager had completed its sync when this process took the leadership. Its session can then be resumed."""
+    """Whether the manager had completed its sync when this process became the leader. Its session can then be resumed."""
 
     def can_resume(self, session: str) -> bool:
-        """Return whether the manager's session has this name, and the manager had completed its sync."""
+        """Return whether the manager's session has the name ``session``, and the manager had completed its sync."""
         is_named = self.session is not None and self.session.name == session
         return is_named and (self.synced or self.was_synced)
 
@@ -70,44 +70,48 @@ Timer = tuple[int, int, str, str, str]
 
 @dataclass(slots=True)
 class Leaving:
-    """A partition that is moved to another group of cores. The core decides nothing for it meanwhile (design 7.9)."""
+    """A partition that is being moved to another group of cores.
+
+    During the move, the core makes no decisions for the partition (design 7.9).
+    """
 
     group: str
     until_ms: int
-    """The instant at which the core decides for the partition again if the move was not completed."""
+    """The instant at which the core decides for the partition again if the move is not complete by then."""
     timers: list[Timer] = field(default_factory=list)
-    """The timers that came due meanwhile."""
+    """The timers that became due during the move."""
 
 
 @dataclass(slots=True)
 class MovedPartition:
-    """A partition with everything that its core knows of it: what moves to another core."""
+    """A partition with all state that its core has about it: the content of a move to another core."""
 
     partition: Partition
     timers: list[Timer]
     manager: Manager | None
-    """The manager that owns the partition, if there is one."""
+    """The manager that owns the partition, or None."""
     configuration: str
     """The digest of the configuration in force."""
 
 
 @dataclass(slots=True)
 class Arrival:
-    """A partition of another group that this core takes when a shim has the table that says so (design 7.9)."""
+    """A partition of another group, kept until a shim registers with the table that gives it to this group (design 7.9)."""
 
     moved: MovedPartition
     group: str
-    """The former owner."""
+    """The group that owned the partition before."""
     revision: int
-    """The revision of this core's group in that table."""
+    """The revision of this core's group in the table that records the move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The part of a partition's change to the configuration in force that is not done yet (design 6.16).
+    """The steps that are left of a partition's change to the configuration in force (design 6.16).
 
-    ``is_in_force`` says that the partition has the specification. Asks may still have their classes of before (`reclassing`).
-    ``before`` is the former specification until the timers of quota runs are set, and None otherwise.
+    ``is_in_force`` says that the new specification is in force in the partition. Asks may still have the classes that they had
+    before the change (`reclassing`). ``before`` is the former specification until the timers of quota runs are set, and None
+    otherwise.
     """
 
     is_in_force: bool = False
@@ -117,18 +121,18 @@ class Left:
 class State:
     """The whole state of the core.
 
-    ``configured`` says that a file, and not registrations, configures the core. Otherwise ``configured_by`` names the manager
-    whose registrations configure the core: the first manager that brought a configuration. ``configured_by`` is empty before
-    there is such a manager, and again when that manager is forgotten. ``given`` has, for each manager, the digest of the
-    configuration text that it sent last, even if that text did not come into force. Only the last `configuration.GIVEN_MAX`
-    managers are stored. ``past`` contains earlier configurations by revision number. ``notes`` are decisions that the present
-    event or tick still has to report. ``prepared`` has, for each partition, the queues that were made for a configuration that
-    may come into force next. ``ended`` are removed partitions, whose memory is freed together with the prepared objects.
-    ``outdated`` names the partitions whose change to the configuration in force is not complete, and says what is left of it. Each
-    of the next ticks does one step of the first change.
-    ``assignment`` says for which partitions of the configuration this core decides; without it, for all of them.
-    ``leaving`` are the partitions of this core that are moved to another group. ``copies`` has, for each partition that is moved to
-    this core, the parts that came so far, and ``arrivals`` the whole ones. ``changes`` are the last moves, in order.
+    ``configured`` says that a file configures the core, so that registrations do not configure it. Otherwise ``configured_by``
+    names the manager whose registrations configure the core: the first manager that brought a configuration. ``configured_by``
+    is empty before a manager has brought a configuration, and after that manager is forgotten. ``given`` has, for each manager,
+    the digest of its last configuration text, even if the text did not come into force. Only the last `configuration.GIVEN_MAX`
+    managers are stored. ``past`` contains earlier configurations by revision number. ``notes`` has the decisions that the
+    present event or tick still has to report. ``prepared`` has, for each partition, the queues that were prepared for a
+    configuration that may come into force next. ``ended`` has removed partitions, whose memory is freed together with the
+    prepared objects. ``outdated`` has the partitions whose change to the configuration in force is not complete, with the steps
+    that are left. Each of the next ticks does one step of the first of these changes. ``assignment`` says for which partitions
+    of the configuration this core decides; without an assignment, it decides for all partitions. ``leaving`` has the partitions
+    of this core that are being moved to another group. ``copies`` has, for each partition that is being moved to this core, the
+    parts of the copy that have arrived, and ``arrivals`` has the complete copies. ``changes`` has the last moves, in order.
     """
 
     def __init__(
@@ -169,12 +173,12 @@ class State:
         return tuple(one for one in configuration.partitions if assignment.owns(one.name))
 
     def given_away(self, table: Assignment) -> str:
-        """Return the first partition for which this core decides and which a table gives to another group, or ""."""
+        """Return the first partition for which this core decides although a table gives the partition to another group, or ""."""
         found = (one.name for one in self.own(self.configuration) if not table.owns(one.name))
         return next(found, "")
 
     def other_owner(self, partition: str) -> str:
-        """Return the other group of cores that decides for a partition, or "" if this core does or if no configuration has it."""
+        """Return the other group of cores that decides for a partition, or "" if this core decides or no configuration has it."""
         assignment = self.assignment
         is_known = self.configuration.partition(partition) is not None
         if assignment is None or assignment.owns(partition) or not is_known:
@@ -182,7 +186,7 @@ class State:
         return assignment.owner(partition)
 
     def why_absent(self, partition: str) -> str:
-        """Return why this core does not decide for a partition: another group of cores does, or no configuration has it."""
+        """Return why this core does not decide for a partition: another group decides, or no configuration has the partition."""
         owner = self.other_owner(partition)
         if self.assignment is not None and owner:
             group = self.assignment.group
@@ -199,12 +203,15 @@ class State:
         yield from tree.apply_spec_in_parts(partition, spec)
 
     def prepared_for(self, spec: PartitionSpec) -> Prepared | None:
-        """Return the objects that were prepared for the specification of a partition, or None."""
+        """Return the objects that were prepared for this specification of a partition, or None if no objects were prepared."""
         found = self.prepared.get(spec.name)
         return found if found is not None and found.spec is spec else None
 
     def at(self, due: int, kind: str, partition: str, subject: str) -> None:
-        """Set a timer for instant ``due``. A timer cannot be cancelled: its action checks whether the timer is still valid."""
+        """Set a timer for instant ``due``.
+
+        A timer cannot be cancelled; instead, its action checks whether the timer is still valid.
+        """
         self.timer_numbers += 1
         heapq.heappush(self.timers, (due, self.timer_numbers, kind, partition, subject))
 
@@ -217,7 +224,7 @@ class State:
             self.at(instant, "decision", partition.name, decision_id)
 
     def take_notes(self) -> list[Decision]:
-        """Remove and return the decisions that are still to be reported, in order."""
+        """Remove and return the decisions that still have to be reported, in order."""
         notes, self.notes = self.notes, []
         return notes
 
@@ -238,14 +245,14 @@ class State:
     def disruptions(self, partition: Partition) -> dict[str, int]:
         """Return how many pods of each disruption group may be evicted, as the partition's manager reported.
 
-        The answer is empty if no registered manager owns the partition. The caller must not change the answer, because it is
-        the mapping in which the manager's numbers are stored.
+        The answer is empty if no registered manager owns the partition. The caller must not change the result, because the
+        manager's numbers are stored in the same mapping.
         """
         manager = self.managers.get(partition.owner)
         return {} if manager is None else manager.disruptions_allowed
 
     def synced(self, partition: Partition) -> bool:
-        """Return whether the partition may place: everything in it was reported, and it is not leaving (design 1.10, 7.9)."""
+        """Return whether the partition may place asks: everything in it was reported, and it is not being moved (design 1.10, 7.9)."""
         return self.reported(partition) and partition.name not in self.leaving
 
     def reported(self, partition: Partition) -> bool:

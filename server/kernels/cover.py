@@ -1,4 +1,4 @@
-"""Bounds for the sets of rows in a group that cover a need: whether such a set exists, and a lower bound on its cost.
+"""Bounds on covering sets: whether the rows of a group can cover a need, and a lower bound on the cost of such a set.
 
 Rows come sorted by group (see `Groups`). Every bound holds for all sets of rows of the group that cover the need, whatever
 other rules such a set has to keep (design 6.7).
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from server.kernels.fit import Array, Mask
 
 PRIORITY_BASE: Final = 1 << 31
-"""The number that is added to priorities in sort keys: the sum is not negative, and less than 2^32."""
+"""The number that is added to a priority in sort keys, so that the sum is not negative and is less than 2^32."""
 _ORIGINATOR: Final = 33
 _OPTED: Final = 34
 _HUGE: Final = 1 << 62
@@ -22,7 +22,7 @@ Excess = npt.NDArray[Any]
 
 
 class Rows(NamedTuple):
-    """The amounts that taking each row frees, by column, and the costs of taking the row.
+    """The rows that can be taken: the amounts that each row frees, one for each column, and the costs of taking the row.
 
     ``opted`` and ``originator`` mark rows that are used only as a last resort.
     """
@@ -36,9 +36,9 @@ class Rows(NamedTuple):
 class Bounds(NamedTuple):
     """The bounds of each group: whether its rows can cover the need, and lower bounds on the cost of a covering set.
 
-    ``rank`` is one number made of three: opted-out rows, originators and the highest priority. ``fewest`` is a lower bound on
-    the number of rows. ``excess`` is the largest share of the whole that is freed beyond the need, multiplied by the product of
-    ``weights`` (see `measures`).
+    ``rank`` combines three bounds in one number: on the opted-out rows, on the originators, and on the highest priority of the
+    set. ``fewest`` is a lower bound on the number of rows. ``excess`` is a lower bound on the waste: the largest share of the
+    whole that the set frees beyond the need, multiplied by the product of ``weights`` (see `measures`).
     """
 
     covered: Mask
@@ -48,9 +48,9 @@ class Bounds(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """The groups of rows.
+    """The rows, divided into groups.
 
-    A group consists of the rows with one *place*, a number such as the row of a node. The rows must be sorted by place.
+    A group consists of all rows with one *place*, a number such as the row of a node. The rows must be sorted by place.
     ``places`` has the place of each group. ``starts`` has the index of each group's first row. ``at`` has, for each row, the
     index of its group.
     """
@@ -61,12 +61,12 @@ class Groups(NamedTuple):
 
     @property
     def ends(self) -> Array:
-        """Return the row at which each group begins, followed by the number of all rows."""
+        """Return the index of the row at which each group begins, followed by the number of all rows."""
         return np.concatenate((self.starts, [len(self.at)]))
 
 
 def grouped(sorted_places: Array) -> Groups:
-    """Return the groups of rows that come sorted by their places. There must be at least one row."""
+    """Return the groups of the rows with these places, which must be sorted. There must be at least one row."""
     first = np.ones(len(sorted_places), dtype=np.bool_)
     np.not_equal(sorted_places[1:], sorted_places[:-1], out=first[1:])
     starts = np.flatnonzero(first)
@@ -87,8 +87,8 @@ def priorities(ranked: Bounds) -> Array:
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
     """Return one factor for each column that turns amounts into comparable shares of the whole.
 
-    The factor of a column is the least common multiple of all wholes, divided by the whole of the column. For a whole of 0 it
-    is 0.
+    The factor of a column is the least common multiple of all wholes, divided by the whole of the column. The factor of a
+    column with a whole of 0 is 0.
     """
     positive = [one for one in whole if one > 0]
     common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1
@@ -134,7 +134,7 @@ def _covers(resources: Array, starts: Array, need: Array) -> Mask:
 
 
 def _meets(have: Array, need: Array) -> Mask:
-    """Return, by line, whether ``have`` is at least ``need`` in every column.
+    """Return, for each line, whether ``have`` is at least ``need`` in every column.
 
     There are few columns, so the comparison goes column by column.
     """
@@ -167,7 +167,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 ) -> tuple[Array, Excess]:
     """Return, for each group, the rank and excess of the best single row that covers the need.
 
-    The rank is huge if there is no such row.
+    If no single row covers the need, the rank is larger than any valid rank.
 
     ``wanted`` has, for each row, the need of its group.
     """
@@ -182,9 +182,10 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def in_order(resources: Array, groups: Groups, need: Array) -> Array:
-    """Return, for each group, how many rows cover its need if the rows that help are taken in their order.
+    """Return, for each group, how many rows must be taken until they cover the need, if rows that do not help are skipped.
 
-    The rows of a group must already be in that order. The result of a group that cannot cover its need has no meaning.
+    The rows of a group must already be sorted in the order in which they are to be taken. The result of a group that cannot
+    cover its need has no meaning.
     """
     at, starts = groups.at, groups.starts
     most = np.zeros(len(starts), dtype=np.int64)
@@ -200,12 +201,12 @@ def in_order(resources: Array, groups: Groups, need: Array) -> Array:
 
 
 def shares(lines: Array, weights: Sequence[int]) -> Excess:
-    """Return, by line, the dominant share of the line: the largest product of a column's amount and the column's weight."""
+    """Return the dominant share of each line: the largest product of a column's amount and the column's weight."""
     return _vain(lines, np.zeros_like(lines), weights)
 
 
 def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
-    """Return, by line, the largest share of the whole that is freed beyond the need."""
+    """Return, for each line, the largest share of the whole that is freed beyond the need."""
     most: Excess = np.zeros(len(freed), dtype=np.int64)
     for column, weight in enumerate(weights):
         if not weight:

@@ -11,13 +11,13 @@ import numpy as np
 from server.kernels.fit import Array, Mask
 
 DENSE: Final = 4
-"""The largest size of a table with which counting is faster than sorting, as a multiple of how many numbers there are."""
+"""The largest ratio of a table's size to the number of values with which counting the values is faster than sorting them."""
 FEW: Final = 8
 """The number of rows up to which a loop over single rows is faster than arrays."""
 
 
 def distinct(numbers: Array) -> list[int]:
-    """Return the different numbers, in rising order."""
+    """Return the distinct numbers, in rising order."""
     line = np.sort(numbers)
     found: list[int] = line[starts(line)].tolist()
     return found
@@ -53,7 +53,7 @@ def starts(line: Array) -> Array:
 
 
 def counted(line: Array) -> tuple[list[int], list[int], list[int]]:
-    """Return the distinct numbers of a sorted array, the index at which each begins, and how often each occurs."""
+    """Return the distinct numbers of a sorted array, the index at which each number begins, and how often each number occurs."""
     first = starts(line)
     counts = np.diff(first, append=len(line))
     return line[first].tolist(), first.tolist(), counts.tolist()
@@ -74,7 +74,7 @@ def _numbered_densely(numbers: Array) -> tuple[list[int], Array]:
 
 
 def numbered(numbers: Array) -> tuple[list[int], Array]:
-    """Return the different numbers in rising order, and for each item the index of its number among the different numbers."""
+    """Return the distinct numbers in rising order, and for each item the index of its number among the distinct numbers."""
     if len(numbers) and int(numbers.min()) >= 0 and int(numbers.max()) < DENSE * len(numbers):
         return _numbered_densely(numbers)
     order = numbers.argsort(kind="stable")

@@ -29,8 +29,8 @@ def any_fit(demands: Sequence[Demand], rows: Sequence[Sequence[int]]) -> list[bo
 class Rows:
     """Rows of free capacity, with which many demands are compared one after another.
 
-    ``_most`` has the largest amount in each column. ``_failed`` is the smallest demand so far that no row holds. No row holds a
-    demand that is at least as large in every column.
+    ``_most`` has the largest amount in each column. ``_failed`` is the smallest demand so far that no row can hold. A demand
+    that is at least as large as ``_failed`` in every column fits no row either.
     """
 
     __slots__ = ("_columns", "_failed", "_most")
@@ -72,7 +72,7 @@ class SlotRows:
 
 
 def _includes(demand: Demand, other: Demand) -> bool:
-    """Return whether a demand is at least as large as another demand in every column that the other one names."""
+    """Return whether ``demand`` is at least as large as ``other`` in every column that ``other`` names."""
     wanted = dict(demand)
     return all(wanted.get(column, -1) >= quantity for column, quantity in other)
 

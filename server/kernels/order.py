@@ -21,7 +21,10 @@ def ranked(columns: Sequence[Array]) -> Array:
 
 
 def tied(columns: Sequence[Array], order: Array) -> list[tuple[int, int]]:
-    """Return the runs (start, stop) of the order in which two or more rows are equal in all columns. ``stop`` is excluded."""
+    """Return the runs of equal rows as (start, stop) pairs of indexes of the order.
+
+    A run has two or more rows, which are equal in all columns, and ``stop`` is the index after its last row.
+    """
     same = np.ones(len(order) + 1, dtype=np.int8)
     same[[0, -1]] = 0
     for column in columns:
@@ -47,11 +50,12 @@ def grouped(groups: Array, most: int) -> list[tuple[int, int, list[int]]]:
 
 
 def takeable(sizes: Array, wanted: Sequence[int], limit: Sequence[int]) -> tuple[int, list[int]]:
-    """Return how many items can be taken from the first on without leaving one out, and their sum by column.
+    """Return how many items can be taken before one must be left out, and the sum of the taken items by column.
 
-    ``sizes[column, item]`` is the amount of an item in a column. The first columns are the wanted columns. An item can be taken
-    under two conditions. First, it has a positive amount in a wanted column for which the items before it do not suffice.
-    Second, in every column in which it has a positive amount, the sum up to and including the item is within ``limit``.
+    ``sizes[column, item]`` is the amount of an item in a column. The wanted columns are the first ``len(wanted)`` columns. An
+    item can be taken under two conditions. First, it has a positive amount in a wanted column for which the items before it do
+    not suffice. Second, in every column in which it has a positive amount, the sum up to and including the item is within
+    ``limit``.
     """
     sums = sizes.cumsum(axis=1)
     useful = np.zeros(sizes.shape[1], dtype=np.bool_)
@@ -79,7 +83,7 @@ def _bounded(sizes: Array, sums: Array, limit: Sequence[int | Array]) -> Mask:
 
 
 def _stretch(good: Mask) -> int:
-    """Return the number of good items before the first that is not good."""
+    """Return the number of good items before the first item that is not good."""
     if not len(good):
         return 0
     first = int(good.argmin())
@@ -95,7 +99,7 @@ def positive(sizes: Array) -> Mask:
 
 
 def fitting(sizes: Array, limit: Sequence[int]) -> list[int]:
-    """Return the items that are taken if each item, in turn, is taken when it fits into the rest of ``limit``.
+    """Return the items that are taken if the items are tried in turn, and each is taken if the rest of ``limit`` holds it.
 
     ``sizes[column, item]`` is the amount of an item in a column.
     """

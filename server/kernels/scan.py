@@ -18,11 +18,11 @@ Ranks = npt.NDArray[Any]
 SCALE: Final = 20
 _SHIFTABLE: Final = 1 << (62 - SCALE)
 _SUMMABLE: Final = 1 << 56
-"""The bound on each term with which a sum over at most 64 columns stays within int64."""
+"""The largest value of a term with which a sum over at most 64 columns stays within int64."""
 
 
 def holding(free: Array, demand: Sparse) -> Mask:
-    """Return the rows that hold at least the demand in every column that it names."""
+    """Return a mask of the rows that hold at least the demand in every column that the demand names."""
     fitting = np.ones(len(free), dtype=np.bool_)
     for column, quantity in demand:
         fitting &= free[:, column] >= quantity
@@ -49,7 +49,7 @@ def scaled(part: Array, whole: Array) -> Ranks:
 def fullness(free: Array, whole: Array, weights: Iterable[tuple[int, int]]) -> Ranks:
     """Return the weighted sum of (whole - free) / whole for each row, in units of 2^-20.
 
-    A column with a whole of 0 adds nothing to the sum.
+    A column with a whole of 0 is left out of the sum.
     """
     sums: Ranks = np.zeros(len(free), dtype=np.int64)
     for column, weight in weights:
@@ -66,7 +66,7 @@ def _times(ranks: Ranks, weight: int) -> Ranks:
 
 
 def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
-    """Return, by row, the sum of missing / whole over the demand's columns, in units of 2^-20.
+    """Return, for each row, the sum of missing / whole over the demand's columns, in units of 2^-20.
 
     The ``whole`` of each row must hold the demand.
     """
@@ -78,7 +78,7 @@ def lacking(free: Array, whole: Array, demand: Sparse) -> Ranks:
 
 
 def first(rows: Array, ranks: Ranks, numbers: Array) -> int:
-    """Return the row with the smallest (rank, number), or -1 if there are no rows.
+    """Return the row with the smallest pair of rank and number, or -1 if there are no rows.
 
     ``ranks`` has one item for each item of ``rows``. ``numbers`` has one item for each row of the table, and is indexed by row.
     """

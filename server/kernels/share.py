@@ -1,7 +1,9 @@
-"""The division of an amount down a tree. Every row gets a part of the amount, and divides this part by weight among the rows below it.
+"""The division of an amount down a tree of rows.
 
-Rows come level by level. The rows below one row are a *family*, and stand next to each other. The top row is alone in the first
-level. Each column is divided independently. Amounts are under 2^62. A sum of 2^62 or more counts as UNLIMITED.
+Every row gets a part of the amount, and divides this part by weight among the rows below it.
+
+Rows come level by level. The rows below one row are a *family*, and are adjacent. The first level consists of the top row
+alone. Each column is divided independently. Amounts are under 2^62. A sum of 2^62 or more counts as UNLIMITED.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +25,9 @@ Lines = Sequence[Sequence[int]]
 class Rows(NamedTuple):
     """The rows of a tree, each with its lines of amounts.
 
-    A row without rows below it wants the amount ``wanted`` + ``more``. For other rows, these two are not used. ``least`` and
-    ``most`` bound the part of a row. A ``most`` of None is UNLIMITED. ``endless`` marks rows that count as wanting an unlimited
-    amount. An empty ``endless`` marks no row.
+    A row without rows below it wants the amount ``wanted`` + ``more``. For other rows, ``wanted`` and ``more`` are not used.
+    ``least`` and ``most`` bound the part of a row. A ``most`` of None is UNLIMITED. ``endless`` marks rows that count as
+    wanting an unlimited amount. An empty ``endless`` marks no row.
     """
 
     weights: Sequence[int]
@@ -37,7 +39,7 @@ class Rows(NamedTuple):
 
 
 class Divided(NamedTuple):
-    """The numbers of a division, by row and column: the amount wanted, the cap, the floor, and the part.
+    """The result of a division, by row and column: the amount wanted, the cap, the floor, and the part.
 
     ``tight`` says whether the rows of a family together wanted more than the amount that the family shares.
     """
@@ -50,7 +52,7 @@ class Divided(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The rows of one level as a slice, and its families: the start of each family, and the row above it (-1 if there is none).
+    """The rows of one level: the slice, the start of each family in it, and the row above each family (-1 for the top row).
 
     ``family`` has, for each row of the level, the index of its family.
     """
@@ -66,7 +68,7 @@ def divide(
 ) -> Divided:
     """Return the division of the amounts among the rows, which come level by level. Each column is divided independently.
 
-    A level lists its families as pairs: the row above, and the number of siblings. No family is empty.
+    A level lists its families as pairs: the row above the family, and the number of siblings in the family. No family is empty.
     """
     tree, width = list(_levels(levels)), len(amount)
     wanted, caps = _wishes(tree, rows, width)
@@ -107,7 +109,7 @@ def _levels(levels: Sequence[Sequence[tuple[int, int]]]) -> Iterator[Level]:
 
 
 def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, Array]:
-    """Return, for each row, the wanted amount and the cap, which is that amount limited by ``most``.
+    """Return, for each row, the wanted amount, and the cap, which is the wanted amount limited by ``most``.
 
     A parent wants the sum of its children's caps.
     """
@@ -122,7 +124,7 @@ def _capped(tree: Sequence[Level], wanted: Array, most: Array) -> tuple[Array, A
 def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
     """Return the floor of each row, limited by its cap.
 
-    The floor is the row's own least amount, or the sum of the floors below it if that is larger.
+    The floor is the row's ``least`` amount, or the sum of the floors of the rows below if that sum is larger.
     """
     floors = least.copy()
     for level in reversed(tree):
@@ -136,7 +138,7 @@ def _floors(tree: Sequence[Level], least: Array, caps: Array) -> Array:
 def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
     """Return the parts of one level.
 
-    Also return, for each row, whether the caps of its family together exceed the family's amount in ``share``.
+    Also return a mask of the rows in families whose caps together exceed the family's amount in ``share``.
     """
     weights, least, most = items
     tight = _sums(most, level.starts) > share
@@ -157,7 +159,7 @@ def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
 
 
 def _sums(values: Array, starts: Array) -> Array:
-    """Return, by family, the sum of each column."""
+    """Return, for each family, the sum of each column."""
     low = np.add.reduceat(values & _LOW, starts, axis=0)
     high = np.add.reduceat(values >> _HALF, starts, axis=0) + (low >> _HALF)
     return np.where(high > _LOW, UNLIMITED, (high << _HALF) | (low & _LOW))
@@ -166,7 +168,7 @@ def _sums(values: Array, starts: Array) -> Array:
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
     """Return the amount divided in proportion to the weights, by largest remainder.
 
-    If remainders are equal, the earlier part gets the unit.
+    If remainders are equal, the part with the lower index gets the unit.
 
     No part is above its weight. If the amount is at least the sum of the weights, the parts are the weights themselves.
     """

@@ -11,7 +11,7 @@ Sparse = list[tuple[int, int]]
 
 
 class ReleasedSums(NamedTuple):
-    """The row numbers of the nodes that change, in rising order, and the amounts that each leaf loses, by leaf number.
+    """The row numbers of the nodes whose amounts change, in rising order, and the amounts that each leaf loses, by leaf number.
 
     The amounts of a leaf are (column, quantity) pairs without zeros.
     """
@@ -29,7 +29,10 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Array,
     sign: int,
 ) -> ReleasedSums:
-    """Release rows (sign 1), or undo their release (sign -1), in ``standing`` and, by node, in ``coming``. Return the sums."""
+    """Release rows (sign 1), or undo their release (sign -1): update ``standing``, and the amounts by node in ``coming``.
+
+    Return the nodes that changed, and the amounts that each leaf loses.
+    """
     if len(rows) <= FEW:
         at_few = nodes.take(rows).tolist()
         for row, node in zip(rows.tolist(), at_few, strict=True):

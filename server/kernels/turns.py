@@ -1,6 +1,6 @@
-"""The order in which waiting asks would be taken one at a time, and the usage after the last ask.
+"""The order in which waiting asks would be taken one at a time, and the usage after the last ask is taken.
 
-This module computes both for all asks at once.
+This module computes order and usage for all asks at once.
 
 When asks are taken one at a time, the next ask is found from the root down. At each level the child with the smallest key is
 taken. The share of a child only grows while its asks are taken, so the keys of its asks rise. Taking the smallest key first
@@ -19,7 +19,7 @@ from server.kernels.fit import Array
 from server.model.fit import SHARE_UNBOUNDED, Scale
 
 _SHORT: Final = 1 << 15
-"""The number of values that fit into 16 bits. Values of 16 bits are sorted several times as fast as larger ones."""
+"""The number of values that fit into 16 bits. Values of 16 bits are sorted several times as fast as wider values."""
 _BITS: Final = 62
 """The largest number of bits that a shifted amount may have, so that each division stays within int64."""
 
@@ -27,7 +27,7 @@ _BITS: Final = 62
 class Children(NamedTuple):
     """The children of one level that have asks, one item for each child.
 
-    If siblings have equal shares, the earlier one comes first.
+    If siblings have equal shares, the sibling with the lower index comes first.
 
     ``above`` has, for each child, the index of its parent in the next higher level. The parent of the highest level is the
     root, with index 0. ``usage`` has one line of amounts for each child. ``scales`` has lines of divisors, with one divisor for
@@ -139,7 +139,7 @@ def _shares(used: Array, shifts: Array, bases: Array) -> Array:
 def _ratios(used: Array, shifts: Array, bases: Array) -> Array:
     """Return (used << shift) // base.
 
-    If the shifted amount would not fit int64, a few bits are shifted at a time, as in long division.
+    If the shifted amount would not fit int64, the amount is shifted a few bits at a time, as in long division.
     """
     if not (used >> (_BITS - shifts)).any():
         return (used << shifts) // bases
@@ -153,6 +153,6 @@ def _ratios(used: Array, shifts: Array, bases: Array) -> Array:
 
 
 def _is_small(used: Array, shifts: Array, bases: Array) -> bool:
-    """Return whether the ratios of these amounts, and of all smaller ones, stay within int64 while they are computed."""
+    """Return whether int64 suffices to compute the ratios of these amounts and of all smaller amounts."""
     whole = used // np.maximum(bases, 1)
     return int(bases.max()) < 1 << (_BITS - 1) and not (whole >> (_BITS - 1 - shifts)).any()

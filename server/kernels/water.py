@@ -1,6 +1,6 @@
 """The division of amounts over groups of items by water filling.
 
-Each item gets L * weight, but at least its lower bound and at most its upper bound.
+Each item gets L * weight, but not less than its lower bound and not more than its upper bound.
 
 All items of a group have the same L. The levels at which items start and stop rising are sorted. L is then found between two of
 these levels. All results are exact. Amounts are under 2^62, and weights are at most WEIGHT_MAX. For each item, weight * sum of
@@ -22,7 +22,10 @@ With denominators up to WEIGHT_MAX, two different fractions still differ when bo
 
 
 class Items(NamedTuple):
-    """The items among which an amount is divided. Each has a weight, a lower bound (``least``) and an upper bound (``most``)."""
+    """The items among which an amount is divided.
+
+    Each item has a weight, a lower bound (``least``) and an upper bound (``most``).
+    """
 
     weights: Array
     least: Array
@@ -30,13 +33,13 @@ class Items(NamedTuple):
 
 
 def pour(amounts: Array, group: Array, items: Items) -> Array:
-    """Return the part of each item.
+    """Return the part of the amount that each item gets.
 
     Parts are whole numbers. Units that are left go to the items with the largest remainders. If remainders are equal, the
     earlier item gets the unit.
 
-    ``group`` has the group of each item, in rising order. ``amounts`` has, for each item, the amount of its group. That amount
-    must be at least the sum of the lower bounds of the group's items, and less than the sum of their upper bounds.
+    ``group`` has the group of each item, in rising order. ``amounts`` has, for each item, the amount of its group. The amount
+    of a group must be at least the sum of the lower bounds of the group's items, and less than the sum of their upper bounds.
     """
     starts = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     place = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(group)))
@@ -99,7 +102,7 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
 def _used_up(left: Array, rising: Array, whole: Array, rest: Array, heavy: Array) -> Mask:
     """Return whether rising * (whole + rest / heavy) >= left.
 
-    Only the values up to the first true one are valid, because later values may have overflowed.
+    Only the values up to the first true value are valid, because later values may have overflowed.
     """
     even = left // np.maximum(rising, 1)
     enough = (rising * rest) // heavy >= left - rising * np.minimum(whole, even)

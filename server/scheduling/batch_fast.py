@@ -1,10 +1,11 @@
 """The placement, in one batch, of many plain asks that arrived since the last tick.
 
-The plain twin is `cycle`, which places asks one by one. The result is the same (design 6.3). The cycle looks for the next ask before each placement, and updates
-the changed shares up to the root. The order follows from the asks alone under three conditions: nothing else can be placed, all
-asks have the same priority, and no limit can be reached. `kernels.turns` then sorts the asks, nodes are taken in that order,
-and the sums are charged as usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then places them,
-with the same result (tests/simulation/test_twins.py).
+The plain implementation is `cycle`, which places asks one by one. Both implementations give the same result (design 6.3).
+Before each placement, the cycle searches for the next ask; after it, the cycle updates the changed shares up to the root. The
+order depends only on the asks under three conditions: nothing else can be placed, all asks have the same priority, and no limit
+can be reached. `kernels.turns` then sorts the asks, nodes are taken in that order, and the sums are charged as usage. Asks of a
+batch that does not meet these conditions are enqueued. The cycle then places them, with the same result
+(tests/simulation/test_twins.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,8 +47,9 @@ _usage = attrgetter("usage")
 class Burst:
     """The asks of a batch by age, with their applications, classes and queues. ``rungs`` has the queues by level, deepest first.
 
-    ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, because these
-    break ties between equal shares. A leaf above the deepest level also appears in all deeper levels, as its own child.
+    ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, because numbers
+    and names break ties between equal shares. A leaf above the deepest level also appears in all levels below it, as its own
+    child.
     """
 
     asks: Sequence[Ask]
@@ -73,7 +75,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks, except those known to fit no node or limit, which do not affect the order of the other asks."""
+    """Return the asks except those that are known to fit no node or limit, because they do not affect the order of others."""
     if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -86,7 +88,7 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 def _is_alone(partition: Partition) -> bool:
     """Return whether only unqueued asks can be placed.
 
-    That is true if no complete gang is still to be tried, and no group may be placeable.
+    That is true if no complete gang still has to be tried, and no group may be placeable.
     """
     if partition.gangs.ready:
         return False
@@ -110,7 +112,7 @@ def _gather(asks: Sequence[Ask]) -> Burst:
 
 
 def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
-    """Return the queues of each level, from the depth of the deepest leaf up to the children of the root."""
+    """Return the queues of each level, from the level of the deepest leaf up to the children of the root."""
     rungs, here = [], leaves
     for depth in range(max((len(leaf.climb) for leaf in leaves), default=0), 0, -1):
         rungs.append(sorted(here, key=_name))
@@ -119,14 +121,14 @@ def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
 
 
 def _next(queue: Queue, depth: int) -> Queue:
-    """Return the parent of a queue at ``depth``, and a queue above ``depth`` unchanged."""
+    """Return the parent of a queue that is at ``depth``. A queue above ``depth`` is returned unchanged."""
     return queue if len(queue.climb) < depth else queue.climb[0][1]
 
 
 def _is_simple(partition: Partition, burst: Burst) -> bool:
-    """Return whether the order depends only on shares, ages and names.
+    """Return whether the order of the asks depends only on shares, ages and names.
 
-    The order depends only on these if every queue may place, all asks have the same priority, and no ask has preferences.
+    This is so if every queue may place, all asks have the same priority, and no ask has preferences.
     """
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False
@@ -140,7 +142,10 @@ def _is_simple(partition: Partition, burst: Burst) -> bool:
 
 
 def _holds_back(queue: Queue) -> bool:
-    """Return whether the queue's limit blocks asks. The cycle spends steps on such asks. A batch would not count these steps."""
+    """Return whether the queue's limit already blocks other asks.
+
+    The cycle spends steps on these blocked asks. A batch would not count these steps, so its result would differ.
+    """
     return queue.limiter is not None and bool(queue.limiter.blocked)
 
 
@@ -230,7 +235,7 @@ def _is_headroom_left(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 
 
 def _place(partition: Partition, now: int) -> list[Ask]:
-    """Place the asks in their order until one has no node, and return the placed asks.
+    """Place the asks in their order until an ask finds no node, and return the placed asks.
 
     Place no ask if the batch is not simple, or if a limit could be reached.
     """
@@ -257,7 +262,7 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 
 
 def _leave_rest(partition: Partition) -> None:
-    """Keep the asks without a node unqueued, group by group.
+    """Keep the asks that found no node unqueued, group by group.
 
     When these asks are enqueued, groups are thus created in the order of their first asks.
     """

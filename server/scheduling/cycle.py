@@ -45,8 +45,9 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 def refresh(partition: Partition) -> list[Node]:
     """Requeue the parked groups that freed capacity or headroom may serve. Return the nodes that have more free capacity.
 
-    If `is_reviving` is true afterwards, later calls have to requeue more classes. Until then nothing may be placed, because an ask
-    of these classes may come first in the order. Thus spreading the work over several calls changes no decision.
+    If `is_reviving` is true afterwards, more classes have to be requeued by later calls. Until then nothing may be placed,
+    because an ask of these classes may come first in the order of asks. For this reason, decisions do not depend on how the
+    work is spread over calls.
     """
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
@@ -61,7 +62,7 @@ def refresh(partition: Partition) -> list[Node]:
 
 
 def is_reviving(partition: Partition) -> bool:
-    """Return whether more classes have to be requeued because a node has more free capacity or a limit more headroom."""
+    """Return whether more classes have to be requeued, because a node has more free capacity or a limit has more headroom."""
     return bool(partition.index.reviving or partition.limits.unblocking)
 
 
@@ -93,7 +94,7 @@ def _unblock(partition: Partition) -> int:
 
 
 def _revive(partition: Partition, left: int) -> None:
-    """Requeue up to ``left`` unschedulable classes that a node with more free capacity may take."""
+    """Requeue up to ``left`` unschedulable classes of which a node with more free capacity may take an ask."""
     index = partition.index
     nodes = [node for node in index.reviving if node.opened]
     index.reviving.clear()
@@ -108,7 +109,7 @@ def _revive(partition: Partition, left: int) -> None:
 
 
 def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
-    """Yield the unschedulable classes that one of the nodes may take."""
+    """Yield the unschedulable classes of which one of the nodes may take an ask."""
     freed, slots = FreedNodes(nodes), {node.slot for node in nodes}
     owners = [
         one.ask.ask_class for one in partition.decisions.pledges.values() if one.node.slot in slots
@@ -120,7 +121,10 @@ def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
 
 
 def _waits_for_placeholder(ask_class: AskClass) -> bool:
-    """Return whether an ask of the class waits for a placeholder to end. Such an ask can use no other capacity."""
+    """Return whether an ask of the class waits for a placeholder to end.
+
+    An ask that waits for a placeholder can use no other capacity.
+    """
     return ask_class.pledge is not None and ask_class.pledge.replaces
 
 
@@ -144,8 +148,8 @@ def _serve_reservations(
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
     """Return whether a pledged ask may fit now.
 
-    The ask may fit if its node changed. It may also fit if it is in a gang whose decision has no victims, because the gang may
-    lack only headroom (J8).
+    The ask may fit if its node changed. It may also fit if it belongs to a gang whose decision has no victims, because such a
+    gang may lack only headroom (J8).
     """
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
@@ -166,8 +170,8 @@ def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: lis
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place asks within a budget of steps, and append them to ``placed`` in order. Return the budget that is left.
 
-    A step places an ask or parks a group. A gang costs one step for each member. If budget is left, nothing more can be placed now.
-    Return 0 if classes have to be requeued first.
+    A step places an ask or parks a group. A gang costs one step for each member. If budget is left at the end, nothing more can
+    be placed now. Return 0 if classes have to be requeued first.
     """
     probe = partial(_is_placeable, partition)
     if is_reviving(partition):
@@ -192,14 +196,14 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def settle(partition: Partition) -> None:
-    """Park the groups that the cycle left in the order because nothing more can be placed (see `run`)."""
+    """Park the groups that are still in the order after the cycle has ended, because nothing more can be placed (see `run`)."""
     probe = partial(_is_placeable, partition)
     while (group := next_group(partition, probe)) is not None and not probe(group):
         pass
 
 
 def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
-    """Place asks of the groups that were requeued because reservations are lifted, and return the steps spent.
+    """Place asks of the groups that were requeued because reservations are lifted, and return the number of steps that were spent.
 
     Stop when a placement may have made other asks placeable, because ordinary placement must consider these first.
     """
@@ -237,7 +241,7 @@ def _is_held_back(job: Gang) -> bool:
 
 
 def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> int:
-    """Place the group's first ask, or park the group. Return the steps spent."""
+    """Place the group's first ask, or park the group. Return the number of steps that were spent."""
     node = _node_for(partition, group)
     if node is None:
         return 1
@@ -249,7 +253,10 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
 
 
 def _node_for(partition: Partition, group: Group) -> Node | None:
-    """Return the node for the group's first ask. If there is none, park the group at the limit or class that blocks it."""
+    """Return the node for the group's first ask.
+
+    If no node takes the ask, park the group at the limit or at the class that blocks the ask.
+    """
     application, ask_class = group.application, group.ask_class
     limited = application.limiters or ask_class.firm
     blocker = _blocker(application, ask_class) if limited else None
@@ -273,7 +280,10 @@ def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: C
 
 
 def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
-    """Return the first limit of the application without headroom for the class, leaf first (design 6.5). Return None if there is none."""
+    """Return the first limit of the application without headroom for the class, leaf first (design 6.5).
+
+    Return None if every limit has headroom.
+    """
     for limiter in application.limits_of(ask_class):
         if ask_class in limiter.blocked or not limiter.has_headroom(ask_class):
             return limiter
@@ -281,7 +291,7 @@ def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
 
 
 def _step_job(partition: Partition, job: Gang, now: int, placed: list[Ask]) -> int:
-    """Place all members of a gang, or park it whole. Return the steps spent."""
+    """Place all members of a gang, or park the whole gang. Return the number of steps that were spent."""
     members = len(job.members)
     for ask, node in _nodes_for(partition, job):
         journal.place(partition, ask, node, now)

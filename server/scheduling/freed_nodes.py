@@ -1,4 +1,4 @@
-"""The nodes on which capacity became free (design 6.5), as a table that says which unschedulable classes may fit there."""
+"""The nodes on which capacity became free (design 6.5), in a table that shows which unschedulable classes may fit there."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,9 @@ from server.state.nodes import Node
 
 
 class FreedNodes:
-    """The freed nodes. Each mask is compared with all freed nodes once, so that classes with the same constraint cost little.
+    """The freed nodes.
+
+    Each mask is compared with all freed nodes once, so that further classes with the same constraint cost little.
 
     The table is valid while no node, mask or pledge changes.
     """
@@ -23,7 +25,10 @@ class FreedNodes:
         self._known: dict[NodeMask, Rows] = {}
 
     def take(self, ask_class: AskClass) -> bool:
-        """Return whether one of the nodes can take one ask of the class. The result equals that of `could_take` over all nodes."""
+        """Return whether one of the nodes can take one ask of the class.
+
+        The result equals that of `could_take` for at least one of the nodes.
+        """
         held = ask_class.pledge
         if held is not None:
             # A pledged ask most likely fits on its own node.

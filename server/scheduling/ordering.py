@@ -1,6 +1,9 @@
-"""The order of asks (O1 to O4). The search for the next ask goes from the root down, to the best entry of each heap (6.3, 6.4).
+"""The order of asks (O1 to O4).
 
-An entry has the priority that a child announced when it entered the heap. That priority may be outdated, so it is verified.
+The search for the next ask goes from the root down: at each queue it follows the best entry of the queue's heap (6.3, 6.4).
+
+An entry in a heap has the priority that a child announced when the entry was added. That priority may be outdated, so the
+search verifies it.
 """
 
 import heapq
@@ -12,11 +15,16 @@ from server.state.partition import Partition
 from server.state.queues import Child, Queue
 
 Probe = Callable[[Group | Gang], bool]
-"""A function that says whether the first ask of a group can be placed now. If it cannot, the function parks the group first."""
+"""A function that says whether the first ask of a group can be placed now.
+
+If the ask cannot be placed, the function first parks the group.
+"""
 
 
 def next_group(partition: Partition, probe: Probe) -> Group | Gang | None:
-    """Return the group whose first ask is next in the order, among the groups that are not parked. Return None if there is none.
+    """Return the group whose first ask comes next in the order, among the groups that are not parked.
+
+    Return None if all groups are parked.
 
     ``probe`` is called only if the order depends on whether an ask can be placed.
     """
@@ -34,12 +42,14 @@ def next_group(partition: Partition, probe: Probe) -> Group | Gang | None:
 
 
 def _straight(root: Queue) -> Group | Gang | None:
-    """Return the group to which the top entries of the heaps lead, in one pass. This is the usual case.
+    """Return the group to which the top entries of the heaps lead, in one pass.
 
-    Return None if a queue on the way announces a priority that is not its best one, does not compare by priority first, or has
-    only blocked asks. Outdated entries on top of queues' heaps are removed.
+    In most calls, this pass finds the group.
 
-    If the result is None, `_descend` has to search. Otherwise it is the group that `_descend` would return.
+    Return None if a queue on the way announces a priority that is not its best priority, does not compare by priority first, or
+    has only blocked asks. Outdated entries on top of queues' heaps are removed.
+
+    If the result is None, `_descend` has to search. A group that is returned is the group that `_descend` would return.
     """
     queue, heap = root, root.heap
     while heap:
@@ -75,7 +85,10 @@ def _on_top(application: Application) -> Group | Gang | None:
 
 
 def _descend(root: Queue, child: Child, probe: Probe) -> Group | Gang | None:
-    """Return the group to which the best entries lead. If an entry on the way is outdated, update it and return None."""
+    """Return the group to which the best entries of the heaps lead.
+
+    If an entry on the way is outdated, update it and return None.
+    """
     queue = root
     while isinstance(child, Queue):
         below = _verified(queue, child)
@@ -89,10 +102,10 @@ def _descend(root: Queue, child: Child, probe: Probe) -> Group | Gang | None:
 
 
 def _verified(parent: Queue, queue: Queue) -> Child | None:
-    """Return the first child of a queue, or None.
+    """Return the first child of a queue, or None if the queue has to be compared again.
 
-    None means that all asks of the queue are blocked, or that the queue announces a priority that is not its best one. The
-    queue's entry in the parent's heap is then removed or updated.
+    None means that all asks of the queue are blocked, or that the queue announces a priority that is not its best priority. In
+    both cases, the queue's entry in the parent's heap is removed or updated.
     """
     below = ranking.first_child(queue)
     if below is None or queue.blocked_asks == queue.pending_asks:
@@ -107,7 +120,10 @@ def _verified(parent: Queue, queue: Queue) -> Child | None:
 
 
 def _holds(queue: Queue, probe: Probe) -> bool:
-    """Return whether a placeable ask has the priority that the queue announces. If there is none, update one entry or park one group."""
+    """Return whether an ask that can be placed has the priority that the queue announces.
+
+    If no ask has that priority, update one entry or park one group.
+    """
     child = min(entry for entry in queue.heap if _claims(entry[-1], entry, queue.best))[-1]
     if isinstance(child, Queue):
         return _verified(queue, child) is not None and _holds(child, probe)

@@ -1,12 +1,12 @@
 """Reservations and the asks that outrank them. An ask *outranks* a reservation if its priority is higher at their lowest common queue.
 
-This comparison decides three things: the order in which asks may reserve, which asks a reservation binds, and which asks may take a
-reservation over.
+This comparison decides three questions: in which order asks may reserve, which asks a reservation binds, and which asks may
+take a reservation over.
 
-A reservation never binds an ask of strictly higher priority. While such an ask is tried, all reservations of lower priority are
-*lifted* together. The capacity that they keep, on nodes and in the limits of their queues, then counts as free. Afterwards the
-reservations are put back, so that asks of the same or a lower priority cannot use their capacity. While no node is reserved, this
-module does nothing.
+A reservation never keeps capacity from an ask of strictly higher priority. While such an ask is tried, all reservations that
+the ask outranks are *lifted* together. The capacity that these reservations keep, on nodes and in the limits of their queues,
+then counts as free. Afterwards the reservations are put back, so that asks of the same or a lower priority cannot use their
+capacity. While no node is reserved, the functions of this module return at once.
 """
 
 from collections import Counter
@@ -30,7 +30,10 @@ Below = tuple[Pledge, ...]
 
 
 def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
-    """Return whether a priority in a leaf is higher than that of the reservation's owner at their lowest common queue (G5)."""
+    """Return whether an ask of this priority in this leaf has a higher priority than the reservation's owner (G5).
+
+    The two priorities are compared as the lowest common queue of the ask and the owner sees them.
+    """
     return _is_higher(*seen_together(leaf, priority, held))
 
 
@@ -57,7 +60,7 @@ def _rank_of(held: Pledge) -> tuple[Queue, int]:
 
 
 def _lowest_seen(owners: Iterable[tuple[Queue, int]]) -> dict[Queue, int]:
-    """Return, for each queue with owners of reservations in it or below it, the lowest of their priorities as the queue sees them."""
+    """Return, for each queue with owners of reservations in it or below it, the lowest priority of an owner, as the queue sees it."""
     lowest: dict[Queue, int] = {}
     for leaf, own in owners:
         queue: Queue | None = leaf
@@ -82,7 +85,7 @@ class Ranks:
     def below(self, leaf: Queue, priority: int) -> Below:
         """Return the reservations that asks of this leaf with this priority outrank.
 
-        Return none if a queue on the path is stopped.
+        Return an empty tuple if a queue on the path is stopped.
         """
         at = (leaf, priority)
         found = self._known.get(at)
@@ -101,8 +104,8 @@ class Ranks:
     def _may_outrank(self, leaf: Queue, priority: int) -> bool:
         """Return False if asks of this leaf with this priority certainly outrank no reservation.
 
-        The lowest common queue of an ask and an owner is on the path of the leaf. If, at each queue on the path, the ask's
-        priority is at most the lowest priority of an owner in the queue or below it, the ask outranks no owner.
+        The lowest common queue of an ask and an owner is on the path of the leaf. The ask outranks no owner if, at each queue
+        on the path, the ask's priority is at most the lowest priority of the owners in or below that queue.
         """
         queue: Queue | None = leaf
         while queue is not None:
@@ -121,7 +124,7 @@ class Ranks:
 
 
 def in_order(asks: Iterable[Ask]) -> list[Ask]:
-    """Return the asks of a partition in order: the higher priority first, then the longer wait, then the earlier arrival.
+    """Return the asks of a partition in order: by higher priority, then by longer wait, then by earlier arrival.
 
     An ask comes before each ask that it outranks. Two asks with equal priorities at their lowest common queue are compared one
     level below that queue, and so on, down to their own priorities. Thus the order of two asks does not depend on other asks.
@@ -144,7 +147,10 @@ def in_order(asks: Iterable[Ask]) -> list[Ask]:
 
 
 def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
-    """Return the negated priority as seen by each queue of the path, root first. Missing levels are filled with the ask's own priority."""
+    """Return the negated priority as seen by each queue of the path, root first.
+
+    Below the end of the path, missing levels are filled with the ask's own priority.
+    """
     seen = [-priority] * (levels - len(path) + 1)
     for queue in path[:-1]:
         priority = queue.seen(priority)
@@ -157,7 +163,7 @@ def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
 
 @contextmanager
 def lifted(partition: Partition, reservations: Iterable[Pledge]) -> Iterator[None]:
-    """Free in the live state, for the duration of a `with` block, the capacity that these reservations keep."""
+    """Free the capacity that these reservations keep, for the duration of a `with` block."""
     every = list(reservations)
     for held in every:
         node = held.node
@@ -193,8 +199,8 @@ def most_free(partition: Partition) -> Amounts:
 def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
     """Return the headroom, without any reservations, of each limit against which a reservation counts.
 
-    No ask can have more headroom than that. A class that does not fit into this headroom thus has none, whatever reservations
-    its asks outrank.
+    No ask can have more headroom than this amount. A class that does not fit into this headroom is therefore blocked, whatever
+    reservations its asks outrank.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.decisions.reservations.values():
@@ -212,14 +218,14 @@ def _promise(held: Pledge, sign: int) -> None:
     if firm:
         usage.await_firm(
             leaf, held.demand, -sign
-        )  # without its reservation it waits like others (J4)
+        )  # Without its reservation, the firm ask counts as waiting, as other firm asks do (J4).
 
 
 def note(partition: Partition) -> None:
-    """Mark each reservation whose owner fits now, but has to wait for asks that outrank it.
+    """Mark each reservation whose owner fits now but has to wait for asks that outrank the owner.
 
-    The owner waits for asks that fit on its node, and for waiting gangs. While the owner waits for them, it takes no other
-    node. Once the owner need not wait, it is tried like other asks, because no event would make it placeable.
+    The owner waits for gangs, and for asks that fit on its node. While the owner waits, it takes no other node. Once the owner
+    need not wait, ordinary placement tries the owner, because no event would make the owner placeable.
     """
     waited = [held for held in partition.decisions.reservations.values() if held.yields]
     for held in waited:
@@ -240,10 +246,7 @@ def note(partition: Partition) -> None:
 
 
 def try_again(partition: Partition, held: Pledge) -> None:
-    """Let ordinary placement try the owner of a reservation again.
-
-    Before that, the owner had to wait for asks that outrank it.
-    """
+    """Let ordinary placement try the owner of a reservation again, which had to wait for asks that outrank the owner."""
     if held.ask.ask_class.dead:
         pending.revive_class(partition, held.ask.ask_class)
     partition.index.mark_freed(held.node)
@@ -259,8 +262,8 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
     The owner waits for asks that would fit on the node without the reservation, and for gangs.
 
-    Only asks and gangs that outrank the owner are considered. Limits are checked later, when the capacity is offered. The owner
-    has its turn in the same tick, after all asks that outrank the owner.
+    Only asks and gangs that outrank the owner are considered. Limits are checked later, when the capacity is offered. In the
+    same tick, the owner is placed after all asks that outrank the owner, if it still fits.
     """
     for job in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_gang(job):
@@ -281,9 +284,9 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
 
 def may_use(ask_class: AskClass) -> bool:
-    """Return whether asks of the class may take capacity other than that which a decision holds for them.
+    """Return whether asks of the class may take capacity that no decision holds for them.
 
-    Asks that replace a placeholder may not take other capacity. Members of a gang with a decision may not do so either.
+    Asks that replace a placeholder may not. Members of a gang with a decision may not either.
     """
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)

@@ -1,8 +1,8 @@
-"""The replacement of placeholders by real asks, after the placement of pledged asks and before ordinary placement.
+"""The replacement of placeholders by real asks: a step between the placement of pledged asks and ordinary placement.
 
 An ask that fits into a placeholder of its task group gets the placeholder's node, if the ask may run there. Otherwise the ask
-gets another node with free capacity. The ask is placed when the placeholder is gone. If an ask fits into none of the
-placeholders that it could replace at this moment, the ask becomes an ordinary ask. One of these placeholders is then released
+gets another node with free capacity. The ask is placed after the placeholder has ended. If an ask fits into none of the
+placeholders that it could replace at this moment, the ask becomes an ordinary ask, and one of these placeholders is released
 without a replacement. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
@@ -21,11 +21,14 @@ from server.state.placeholders import Hold, is_ready, is_reserving
 from server.state.queues import QueueState
 
 REPLACED_MAX: Final = 1_000
-"""The largest number of placeholders that one tick replaces. The next tick continues with the others."""
+"""The largest number of placeholders that one tick replaces. The next tick continues with the remaining placeholders."""
 
 
 class Swap(NamedTuple):
-    """An ask with the placeholder that it replaces, and its node. If there is no node, the placeholder is too small."""
+    """An ask with the placeholder that it replaces, and its node.
+
+    A swap without a node means that the placeholder is too small for the ask.
+    """
 
     ask: Ask
     placeholder: Ask
@@ -33,7 +36,7 @@ class Swap(NamedTuple):
 
 
 def waits(partition: Partition) -> bool:
-    """Return whether capacity or placements changed since asks that wait for placeholders were last examined."""
+    """Return whether capacity or placements changed since the asks that wait for placeholders were last examined."""
     mark = _mark(partition)
     return any(tried != mark for tried in partition.gangs.holding.values())
 
@@ -81,7 +84,7 @@ def _of_application(partition: Partition, application: Application) -> Iterator[
 def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) -> Iterator[Swap]:
     """Yield the waiting members of a task group, each with one of the group's placeholders.
 
-    Stop when no placeholder is left.
+    Stop when the group has no placeholder left.
     """
     hopeless: set[AskClass] = set()
     for ask in list(hold.members):
@@ -103,8 +106,8 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
     If the ask may run on none of these nodes, return the ask with the first placeholder into which it fits, and with
     another node.
 
-    If the ask fits into none of the placeholders, the swap has no node. Return None if there is no placeholder, or if no other
-    node has capacity now.
+    If the ask fits into none of the placeholders, the swap has no node. Return None if there is no placeholder, or if the ask
+    needs another node and no node has capacity now.
     """
     first: Ask | None = None
     for one in ready:
@@ -134,8 +137,8 @@ def fits_into(ask: Ask, placeholder: Ask) -> bool:
 def takes_over(ask: Ask, placeholder: Ask, node: Node) -> bool:
     """Return whether an ask that fits into the placeholder may run on that node once the placeholder is gone.
 
-    The node must allow the ask. The amounts that the ask needs beyond the placeholder's (only host ports are possible) must be
-    free on the node.
+    The node must allow the ask. The amounts that the ask needs beyond the placeholder's amounts (only host ports are possible)
+    must be free on the node.
     """
     ask_class = ask.ask_class
     return (

@@ -2,8 +2,8 @@
 
 For an ask with preferences, `preferred_nodes` ranks the nodes.
 
-`pick_node` chooses the node for one ask, and `take_nodes_fast` chooses the nodes for many asks. The other public functions say
-whether a given node can take an ask, with or without the ask's pledge.
+`pick_node` chooses the node for one ask, and `take_nodes_fast` chooses the nodes for many asks. The other public functions
+return whether a given node can take an ask, with or without the capacity that the ask's pledge keeps.
 """
 
 import heapq
@@ -28,18 +28,18 @@ from server.state.nodes import (
 )
 
 MISSES_MAX: Final = 12
-"""The number of nodes that a class may find too small on the shared heap before it gets a heap of its own."""
+"""The number of nodes of the shared heap that may be too small for a class before the class gets a separate heap."""
 
 _NO_ENTRY: Final[NodeEntry] = NUMBER_MASK
-"""An entry that belongs to no node."""
+"""An entry that stands for no node."""
 
 Takes = Callable[[Node], bool]
 
 
 class Keeper(LogReader, Protocol):
-    """The owner of a heap of nodes that is not the heap that all classes share.
+    """The owner of a separate heap of nodes, that is, of a heap other than the heap that all classes share.
 
-    The owner is a class, or a mask for the classes with that mask.
+    The owner is a class, or a mask for all classes with that mask.
     """
 
     heap: list[NodeEntry] | None
@@ -71,8 +71,9 @@ def pick_node(index: NodeIndex, ask_class: AskClass) -> Node | None:
 def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]:
     """Return a node for each class in turn, until a class finds no node. No class may have a pledge or preferences.
 
-    Each node is charged before the next one is chosen. In the usual case, the function does the work of `pick_node` and
-    `NodeIndex.fill` without calls. Use the function for tens of thousands of asks.
+    Each node is charged with its ask before the next node is chosen. In the usual case, the function chooses and charges a node
+    inline, without the cost of calls of `pick_node` and `NodeIndex.fill`. Use the function for large batches, of tens of
+    thousands of asks.
     """
     nodes: list[Node] = []
     numbered, dirty, packing = index.numbered, index.dirty, index.packing
@@ -117,11 +118,11 @@ def _put_back(free: Amounts, demand: Demand, until: int) -> None:
 def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
     """Return the node for one ask of the class, from the heaps that classes share or from the class's own heap.
 
-    Return None if there is none.
+    Return None if no node takes the ask.
 
-    In fair order, classes share heaps as long as each class finds a node in them after few attempts. A class whose constraints
-    exclude the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too large for the
-    first nodes gets a heap of its own.
+    In fair order, a class uses the shared heaps as long as it finds a node in them after few attempts. A class whose
+    constraints exclude the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too
+    large for the first nodes gets a separate heap.
     """
     if ask_class.preferred is not None:
         return _pick_preferred(index, ask_class)
@@ -142,7 +143,7 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_preferred(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the node that an ask with preferences takes, None if no node takes it."""
+    """Return the node that an ask with preferences takes, or None if no node takes the ask."""
     named = ask_class.mask.names is not None
     if not named and _exceeds_failed(index, ask_class):
         return None
@@ -155,7 +156,7 @@ def _pick_preferred(index: NodeIndex, ask_class: AskClass) -> Node | None:
 def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
     """Return the node from the heaps that classes share, and whether that answer is final.
 
-    If the answer is not final, the class needs its own heap.
+    If the answer is not final, the class needs a separate heap.
     """
     mask = ask_class.mask
     if mask.heap is None:
@@ -176,7 +177,7 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 
 
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
-    """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since.
+    """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since then.
 
     Many asks of different sizes that fit nowhere thus need only one search of the nodes, instead of one search for each size.
     """
@@ -219,8 +220,8 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
     """Return whether the ask fits now on the node of its pledge. For a gang member, all members have to fit.
 
-    An ask that replaces a placeholder waits until the end of the placeholder is confirmed. An ask whose pledge yields waits for
-    asks of higher priority.
+    An ask that replaces a placeholder does not fit before the end of the placeholder is confirmed. An ask whose pledge yields
+    to other asks does not fit before the asks of higher priority have been tried.
     """
     if held.commitment.together:
         return all_fit(held.commitment)
@@ -261,7 +262,10 @@ def all_fit(commitment: Commitment) -> bool:
 
 
 def _is_short_still(commitment: Commitment) -> bool:
-    """Return whether the node that lacked capacity at the last test still does. If so, no test of all members is needed."""
+    """Return whether the node that lacked capacity in the last test still lacks capacity.
+
+    If so, the members need not be tested again.
+    """
     short = commitment.short
     if short is None or short.ask.key not in commitment.pledges:
         return False
@@ -275,9 +279,9 @@ def _is_short_still(commitment: Commitment) -> bool:
 def unpledged(node: Node, held: Pledge) -> Amounts:
     """Return, by type, a node's free capacity for the holder of a pledge. The holder's own pledge counts as free.
 
-    For the pledge of a decision, all other pledges of the node count as free as well. The decision considered these pledges
-    when it was made. If the decision's ask uses their capacity first, the asks of these pledges get the capacity of the
-    decision's victims later.
+    For the pledge of a decision, the other pledges of the node also count as free, because the decision considered these
+    pledges when it was made. If the decision's ask uses the capacity of these other pledges first, their asks get the capacity
+    of the decision's victims later.
     """
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
@@ -291,7 +295,7 @@ def _pick_shared(
 ) -> tuple[Node | None, Sequence[NodeEntry]]:
     """Return the best node that takes the class among the first nodes of a shared heap, and the nodes that did not take it.
 
-    The list of these nodes is empty unless the class should have another heap.
+    The list of the nodes that did not take the class is empty unless the class should use another heap.
     """
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []
@@ -341,7 +345,10 @@ def _build_heap(index: NodeIndex, keeper: Keeper, nodes: Iterable[Node]) -> None
 
 
 def _refresh(index: NodeIndex, keeper: Keeper, takes: Takes, build: Callable[[], None]) -> None:
-    """Add to the keeper's heap the nodes that became better since the last refresh. Rebuild the heap instead if that is cheaper."""
+    """Add to the keeper's heap the nodes that moved up in the node order since the last refresh.
+
+    Rebuild the heap instead if that is cheaper.
+    """
     heap = keeper.heap
     better = None if heap is None else index.read_log(keeper, len(heap))
     if heap is None or better is None:
@@ -374,7 +381,7 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the best of the named nodes of the class that can take the class, or None. No other node is tested."""
+    """Return the best of the nodes that the class names and that can take the class, or None. No other node is tested."""
     best: Node | None = None
     for name in ask_class.mask.names or ():
         node = index.nodes.get(name)
@@ -390,8 +397,9 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
     Return None if the ask has to wait.
 
-    The pledge counts as free for the ask (design 6.6). If a decision freed capacity, the ask takes that capacity (G10). A reserved
-    node competes with the other nodes by rank. An ask whose pledge yields has its turn after all asks that outrank it.
+    The pledge counts as free for the ask (design 6.6). If a decision freed capacity for the ask, the ask takes that capacity
+    (G10). If the pledge is a reservation, the reserved node is ranked among the other nodes. An ask whose pledge yields is
+    tried after all asks that outrank it.
     """
     held = ask_class.pledge
     assert held is not None

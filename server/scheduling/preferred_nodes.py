@@ -1,10 +1,10 @@
 """The choice of a node for an ask with preferences: the highest score first, then the order of the node sorting policy (design 6.15).
 
-A class with preferences has heaps of its own. If the labels that the class reads have few different values, such as three
-zones, there is one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many
-values, as host names do, all nodes are in one heap by score. If a score falls, the heap is corrected when the node comes to the
-top. If a score rises, the heap is built again. A score rises in two cases: a pod is placed and the class prefers to run near
-it, or a pod ends and the class prefers to run away from it.
+A class with preferences has separate heaps. If the labels that the class reads have few different values, such as three zones,
+the class has one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many values,
+as host names do, all nodes are in one heap by score. If a score falls, the heap is corrected when the node comes to the top. If
+a score rises, the heap is built again. A score rises in two cases: a pod is placed and the class prefers to run near it, or a
+pod ends and the class prefers to run away from it.
 """
 
 import heapq
@@ -19,12 +19,18 @@ from server.state.preferred import Alike, Preferred
 BUCKETS_MAX: Final = 32
 """The largest number of different label values for which a class has one heap for each value."""
 SAMPLE: Final = 100
-"""The number of nodes whose label values are counted first. If these have too many different values, no more are counted."""
+"""The number of nodes whose label values are counted first.
+
+If the sample has too many different values, the values of the other nodes are not counted.
+"""
 Takes = Callable[[Node], bool]
 
 
 def best(index: NodeIndex, ask_class: AskClass, takes: Takes) -> Node | None:
-    """Return the node with the best key among the nodes that take the class, None if no node takes it. The class must have preferences."""
+    """Return the node with the best key among the nodes that take the class, or None if no node takes the class.
+
+    The class must have preferences.
+    """
     preferred, names = ask_class.preferred, ask_class.mask.names
     assert preferred is not None
     if names is not None:
@@ -44,7 +50,7 @@ def _least(index: NodeIndex, preferred: Preferred, nodes: Iterable[Node]) -> Nod
 
 
 def _refresh(index: NodeIndex, ask_class: AskClass, preferred: Preferred, takes: Takes) -> None:
-    """Add the nodes that became better since the last refresh.
+    """Add the nodes that moved up in the node order since the last refresh.
 
     Build the heaps again instead if a score rose, or if that is cheaper.
     """
@@ -93,7 +99,7 @@ def _push(index: NodeIndex, preferred: Preferred, node: Node) -> None:
 def _first(
     index: NodeIndex, preferred: Preferred, bucket: tuple[Alike, list[NodeEntry]], takes: Takes
 ) -> Node | None:
-    """Return the best node of a bucket that takes the class, None if no node does."""
+    """Return the best node of a bucket that takes the class, or None if no node of the bucket takes the class."""
     alike, heap = bucket
     while heap:
         node = index.numbered.get(heap[0] & NUMBER_MASK)

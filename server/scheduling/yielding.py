@@ -1,10 +1,11 @@
 """The step that offers reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together: their capacity counts as free on nodes and in limits. Asks that
-outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual, while all
-other asks stay parked. Larger sets are offered first. Thus an ask has its turn before the asks that it outranks, because its
-set is at least as large. Afterwards gangs are tried in the same way, each as a whole. At the end the reservations get the
-capacity that is left. An owner that waited for these asks and gangs then takes its node, if the owner fits.
+All reservations that an ask outranks are lifted together: the capacity that they keep, on nodes and in limits, counts as free.
+Asks that outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual,
+while all other asks stay parked. Larger sets are offered first. An ask is thus tried before the asks that it outranks, because
+its set of reservations is at least as large as theirs. Afterwards, gangs are offered reserved capacity in the same way, each
+gang as a whole. At the end, the reservations keep the capacity that is left. An owner that waited for these asks and gangs then
+takes its node, if the owner fits.
 """
 
 from collections import Counter
@@ -38,7 +39,7 @@ from server.state.partition import Partition
 
 @dataclass(slots=True)
 class _Woken:
-    """The groups and classes that are requeued while reservations are lifted, and the lists in which limits had parked these groups."""
+    """The groups and classes that are requeued while reservations are lifted, and the lists in which the groups were parked."""
 
     groups: dict[Group, None] = field(default_factory=dict)
     classes: dict[AskClass, None] = field(default_factory=dict)
@@ -75,7 +76,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _has_moved(partition: Partition) -> bool:
-    """Return whether capacity became free that ordinary placement has not considered yet."""
+    """Return whether capacity became free that ordinary placement has not tried yet."""
     return bool(partition.index.freed or partition.limits.relieved)
 
 
@@ -127,7 +128,8 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
     """Place an owner that had to wait, if the asks of higher priority left enough capacity on its reserved node.
 
-    Return the steps spent. If the node or a limit no longer has capacity for the owner, the owner is tried like other asks.
+    Return the number of steps that were spent. If the node or a limit no longer has capacity for the owner, the owner is tried
+    like other asks.
     """
     if not held.yields:
         return 0
@@ -141,7 +143,10 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
 
 
 def _offers(partition: Partition) -> list[tuple[Below, list[Group]]]:
-    """Return the offers, each with the reservations to lift and the groups that may then be placed. The largest set comes first."""
+    """Return the offers: for each offer, the reservations to lift and the groups that may then be placed.
+
+    The largest set comes first.
+    """
     ranks = Ranks(partition)
     found: dict[Below, dict[Group, None]] = {}
     for group, below in chain(_without_node(partition, ranks), _over_limits(partition, ranks)):
@@ -216,7 +221,7 @@ def _may_have_headroom(limiter: Limiter, ask_class: AskClass, kept: Counter[int]
 def _offer(
     partition: Partition, below: Below, groups: list[Group], now: int, placed: list[Ask]
 ) -> int:
-    """Lift the reservations in ``below``, place asks of these groups, and return the steps spent.
+    """Lift the reservations in ``below``, place asks of these groups, and return the number of steps that were spent.
 
     An offer is always completed, whatever budget is left. An offer costs one step for each ask that takes capacity, and one
     step for each class of asks that finds no capacity.
@@ -242,7 +247,7 @@ def _finds_capacity(group: Group, below: Below) -> bool:
 
 
 def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
-    """Remove the group from the list in which it is parked, and put it into the order again."""
+    """Remove the group from the list in which the group is parked, and return the group to the order."""
     ask_class = group.ask_class
     if ask_class.dead:
         ask_class.dead = False
@@ -264,7 +269,7 @@ def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
 
 
 def _put_back(partition: Partition, woken: _Woken) -> None:
-    """Put every group that still waits back into the list in which it was parked."""
+    """Put each group that still waits back into the list in which the group was parked."""
     for limiter, ask_class, waiting in woken.blocked:
         rest = [one for one in waiting if one.live]
         if rest:
@@ -281,7 +286,7 @@ def _put_back(partition: Partition, woken: _Woken) -> None:
 
 
 def _offer_to_gangs(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place the first parked gang that fits while the reservations that all its members outrank are lifted.
+    """Place the first parked gang that fits while reservations are lifted: the reservations that all members of the gang outrank.
 
     Return the budget that is left. Each gang that is tried costs one step for each member.
     """

@@ -13,7 +13,7 @@ from server.snapshot.columns import ORIGINATOR, AllocationColumns
 from server.snapshot.eligibility_filter import PASSED, FilteredRows
 
 BLOCK: Final = 256
-"""The number of nodes in a block. The rows of only one block are read at a time, because most searches need few nodes."""
+"""The number of nodes in a block. Only the rows of one block are read at a time, because most searches end after few nodes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,11 +21,12 @@ class MemberNodes:
     """The nodes for one class of gang members, with a bound on the cost of the victims on each node.
 
     ``order`` has the rows of the nodes. The first ``free_nodes`` nodes need no victims. The other nodes follow, the lowest
-    bound first. For these other nodes, three lists have lower bounds in the same order. ``priorities`` bounds the priority of
-    the most important victim, ``jobs`` bounds the number of evicted gangs, and ``numbers`` bounds the number of victims.
-    ``allowed`` marks all nodes that could hold a member if no pod ran on them. ``rows`` are the allocations that may be
-    evicted, sorted by node. ``groups`` has one group for the rows of each node. ``found`` has, for each node that needs
-    victims, the index of its group, in the order of ``order``. ``need`` has, for each group, the amounts that must be freed.
+    bound first. For the nodes that need victims, three lists have lower bounds, in the order of ``order``. ``priorities``
+    bounds the priority of the most important victim, ``jobs`` bounds the number of evicted gangs, and ``numbers`` bounds the
+    number of victims. ``allowed`` marks all nodes that could hold a member if no pod ran on them. ``rows`` are the allocations
+    that may be evicted, sorted by node. ``groups`` has one group for each node, with the rows of that node. ``found`` has, for
+    each node that needs victims, the index of its group; the nodes come in the order of ``order``. ``need`` has, for each
+    group, the amounts that must be freed.
     """
 
     order: list[int]
@@ -62,8 +63,8 @@ class MemberNodes:
 
         The rows in ``tail`` are evicted in the order of ``rank``.
 
-        Rows of equal rank are evicted in the order of ``tail``. A plan may pass over an ``odd`` row. A node with such a row
-        therefore keeps its bound from ``numbers``.
+        Rows of equal rank are evicted in the order of ``tail``. A row that ``odd`` marks may be left out of a plan. A node with
+        such a row therefore gets its lower bound from ``numbers``.
         """
         chosen = self.found[at : at + BLOCK]
         by_node = np.argsort(chosen)
@@ -131,7 +132,7 @@ def _bounds(
     """Return, for each node, the bounds on its victims, and a lower bound on the number of gangs that must be evicted.
 
     Originators are treated like other pods, because J9 does not consider them. On a node where no gang member may be evicted,
-    each victim counts as a gang of its own. On any other node one gang may suffice.
+    each victim counts as a separate gang. On any other node the bound is one gang, because all victims may be members of it.
     """
     plain = np.zeros(len(rows), dtype=np.bool_)
     given = Rows(columns.resources.take(rows, axis=0), plain, plain, columns.priorities[rows])
@@ -159,13 +160,13 @@ def leaves(columns: AllocationColumns, rows: Mask) -> list[int]:
 
 
 def of_leaves(columns: AllocationColumns, numbers: list[int]) -> Mask:
-    """Return a mask of the rows of these leaf queues."""
+    """Return a mask of the rows that belong to these leaf queues."""
     found: Mask = np.isin(columns.leaves, numbers)
     return found
 
 
 def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[int]:
-    """Return, by type, the largest amount that the rows that passed the filter hold together on any one node."""
+    """Return, for each type, the largest sum of amounts that rows that passed the filter hold on a single node."""
     order = columns.by_node()
     rows = order[filtered.codes[order] == PASSED]
     if not len(rows):
@@ -180,7 +181,7 @@ def most_on_a_node(columns: AllocationColumns, filtered: FilteredRows) -> list[i
 def passed(
     columns: AllocationColumns, filtered: FilteredRows, leaf: int | None = None
 ) -> list[int]:
-    """Return the rows that passed the eligibility filter. With ``leaf``, return only the rows of this leaf."""
+    """Return the rows that passed the eligibility filter. With ``leaf``, return only the rows of the leaf with this number."""
     found = filtered.codes == PASSED
     if leaf is not None:
         found = found & (columns.leaves == leaf)

@@ -1,7 +1,10 @@
-"""The frozen columns of a snapshot: int64 arrays with one row for each node or running allocation. They are never written to.
+"""The frozen columns of a snapshot: int64 arrays with one row for each node or running allocation.
 
-The row number of a node or allocation stays the same as long as the node or allocation exists. Rows in between may be empty. No
-sort order depends on row numbers. The last sort key is always the number or key of the node or allocation.
+The arrays are never written to.
+
+The row number of a node or allocation stays the same as long as the node or allocation exists. Row numbers that are not in use
+may lie between other row numbers. No sort order depends on row numbers. The last sort key is always the number or key of the
+node or allocation.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +18,10 @@ from server.model.asks import AskSpec, Protection
 from server.model.fit import Demand
 
 OPTED_OUT: Final = 1
-"""The flag of a pod that opted out (V3, level 1). The pod, or its class, has `allow-preemption: "false"` or prefer-not."""
+"""The flag of a pod that opted out of preemption (V3, level 1).
+
+The pod, or its class, has `allow-preemption: "false"` or prefer-not.
+"""
 ORIGINATOR: Final = 2
 REQUIRED_NODE: Final = 4
 PLACEHOLDER: Final = 8
@@ -32,7 +38,7 @@ VETOED: Final = 512
 GROUPED: Final = 1024
 """The flag of a pod that belongs to a disruption budget."""
 UNSAID: Final = 2048
-"""The flag of a pod without a declared class: the partition decides whether it is firm (J2)."""
+"""The flag of a pod that declares no class, so that the partition's setting decides whether the pod is firm (J2)."""
 
 NOT_STARTED: Final = -1
 """The ``started_ms`` of an allocation that does not run yet."""
@@ -58,12 +64,14 @@ def flags_of(spec: AskSpec) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
-    """The nodes, one row each. ``free`` is the capacity less usage, foreign pods and pledges. ``free`` may be negative.
+    """The columns of nodes, with one row for each node.
+
+    ``free`` is the capacity less usage, foreign pods and pledges. ``free`` may be negative.
 
     ``releasing`` has the amounts that ordered releases will free. ``reserved`` has the amounts of the pledges that give way to
-    claims. ``open`` says whether the node takes placements. ``opened`` says whether its pods are known, so that asks that
-    require this node can be placed. ``held`` says whether the node has a commitment. ``numbers`` has the arrival number of each
-    node. ``names`` has the rank of each node's id among all ids.
+    claims. ``open`` says whether the node takes placements. ``opened`` says whether all pods on the node are known, so that
+    asks that require this node by name can be placed there. ``held`` says whether a commitment has a pledge on the node.
+    ``numbers`` has the arrival number of each node. ``names`` has the rank of each node's id among all ids.
     """
 
     ids: tuple[str, ...]
@@ -92,7 +100,7 @@ class HeldAmounts:
 
     @property
     def all_useful(self) -> bool:
-        """Return whether each allocation holds some of at least one type."""
+        """Return whether each allocation holds a positive amount of at least one type."""
         return bool((self.amounts > 0).any(axis=1).all())
 
     def any_spare(self, beyond: list[int]) -> bool:
@@ -106,12 +114,12 @@ class HeldAmounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationColumns:
-    """The running allocations, one row each, without foreign pods.
+    """The columns of running allocations, with one row for each allocation, without foreign pods.
 
-    ``leaves``, ``applications`` and ``jobs`` are the numbers of the row's queue, application and gang (0 if it has no gang).
-    ``nodes`` is the row of the allocation's node. ``demands`` has the amounts that are charged to the allocation's queues.
-    ``resources`` has the amounts that the allocation uses on its node, ports included, by type index. ``standing`` marks rows
-    that run and whose release is not ordered.
+    ``leaves``, ``applications`` and ``jobs`` have the numbers of each allocation's queue, application and gang (0 without a
+    gang). ``nodes`` has the row of the node on which the allocation runs. ``demands`` has the amounts that are charged to the
+    allocation's queues. ``resources`` has the amounts that the allocation uses on its node, ports included, by type index.
+    ``standing`` marks rows that run and whose release is not ordered.
     """
 
     keys: tuple[str, ...]
@@ -179,7 +187,7 @@ class AllocationColumns:
         return found
 
     def any_flagged(self, rows: Array, flags: int) -> bool:
-        """Return whether one of these allocations has one of these flags."""
+        """Return whether any of these allocations has any of these flags."""
         if len(rows) <= FEW:
             own = self.flags.item
             return any(own(row) & flags for row in rows.tolist())
@@ -190,7 +198,7 @@ class AllocationColumns:
         return HeldAmounts(self.resources.take(rows, axis=0)[:, types])
 
     def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
-        """Return the gangs with members that are not standing, as (application number, gang key) pairs."""
+        """Return the gangs that have members that are not standing, as (application number, gang key) pairs."""
         rows = np.flatnonzero(self.alive & ~standing & (self.flags & GANG > 0)).tolist()
         pairs = ((int(self.applications[row]), self.specs[row]) for row in rows)
         return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)

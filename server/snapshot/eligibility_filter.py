@@ -1,8 +1,10 @@
-"""The eligibility filter of running allocations for a claim. For each row it gives the first rule that protects the row, or PASSED.
+"""The eligibility filter of running allocations for a claim.
 
-Values that depend on a queue's amounts are computed once for each leaf (`LeafEligibility`). All other values are computed for
-all rows at once. A row that passes may be evicted alone. The planner decides whether several rows may be evicted together. A
-*standing* row is a row that runs and whose release is not ordered.
+The filter gives each row the first rule that protects the row, or PASSED.
+
+Values that depend on the amounts of queues are computed once for each leaf (`LeafEligibility`). All other values are computed
+for all rows at once. A row that passes the filter may be evicted if no other row is evicted with it. The planner decides
+whether several rows may be evicted together. A *standing* row is a row that runs and whose release is not ordered.
 """
 
 import heapq
@@ -35,10 +37,11 @@ PASSED: Final = 0
 class LeafEligibility:
     """The eligibility of all allocations of one leaf as victims for one class of asks.
 
-    ``spared`` is the number of a rule that protects all allocations of the leaf, 0 if there is none. ``most`` is the largest
-    amount that one victim may hold, by type. ``useful`` marks the types for which an eviction helps (G4). ``priority`` is the
-    highest priority that a victim may have (G5). ``since_ms`` is the latest instant at which a victim may have started (V4).
-    ``inside`` marks the types whose deciding queue contains the leaf (G2). ``inside`` is empty if there are no such types.
+    ``spared`` is the number of a rule that protects all allocations of the leaf, or 0 if no rule protects all of them. ``most``
+    is the largest amount that one victim may hold, by type. ``useful`` marks the types for which an eviction helps (G4).
+    ``priority`` is the highest priority that a victim may have (G5). ``since_ms`` is the latest instant at which a victim may
+    have started (V4). ``inside`` marks the types whose deciding queue contains the leaf (G2). ``inside`` is empty if no type
+    has such a deciding queue.
     """
 
     spared: int = 0
@@ -50,7 +53,9 @@ class LeafEligibility:
 
 
 class Codes(NamedTuple):
-    """The numbers by which a filter names the rules. The caller chooses these numbers.
+    """The numbers that a filter writes for each rule.
+
+    The caller chooses these numbers.
 
     If several rules protect a row, the row gets the rule that `_judged` writes last.
     """
@@ -74,7 +79,7 @@ class Codes(NamedTuple):
 class FilteredRows(NamedTuple):
     """The result of the eligibility filter: for each row, the number of the rule that protects it, or PASSED.
 
-    ``leaf`` has, for each row, the index of its leaf in ``leaves``, which are leaf numbers.
+    ``leaves`` has leaf numbers, and ``leaf`` has, for each row, the index of its leaf in ``leaves``.
     """
 
     codes: Array
@@ -87,10 +92,11 @@ class FilteredRows(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The rules that protect rows whatever their leaf: the numbers of these rules, and the rows that each rule protects.
+    """The rules that protect rows of any leaf: the numbers of these rules, and the rows that each rule protects.
 
     ``needed`` has the types that the ask requests. A row with one of the flags in ``firm`` is protected as firm (J4).
-    ``barred`` has masks of further protected rows, each with the number of its rule. If masks overlap, the last one applies.
+    ``barred`` has masks of further protected rows, each with the number of its rule. If several masks mark a row, the last of
+    these masks applies.
     """
 
     codes: Codes
@@ -107,7 +113,8 @@ def filter_rows(
 ) -> FilteredRows:
     """Return the filter's result for all rows.
 
-    The keys of ``eligibility`` are leaf numbers. Rows of other leaves get the number of the rule for rows that are gone.
+    The keys of ``eligibility`` are leaf numbers. Rows of leaves that are not in ``eligibility`` get the number of the rule for
+    allocations that are gone.
     """
     leaves, at = columns.leaf_places()
     found = _judged(columns, standing, eligibility, rules, slice(None))
@@ -123,7 +130,7 @@ def filter_again(
 ) -> FilteredRows:
     """Return the filter's result after the eligibility of some leaves changed.
 
-    Only the rows of the leaves in ``eligibility`` are judged again.
+    Only the rows of the leaves in ``eligibility`` are filtered again.
     """
     places = [place for place, number in enumerate(known.leaves) if number in eligibility]
     rows = np.flatnonzero(np.isin(known.leaf, places))
@@ -139,7 +146,7 @@ def _judged(
     rules: Rules,
     rows: Array | slice,
 ) -> Array:
-    """Return, for some rows, the number of the rule that protects each row, or PASSED."""
+    """Return, for each of these rows, the number of the rule that protects the row, or PASSED."""
     leaves, places = columns.leaf_places()
     lines = [eligibility.get(number) for number in leaves]
     at, resources, codes = places[rows], columns.resources[rows], rules.codes
@@ -176,7 +183,7 @@ def _judged(
 def _bar_inside(
     found: Array, lines: Sequence[LeafEligibility | None], at: Array, resources: Array, rules: Rules
 ) -> None:
-    """Mark as protected each row that runs inside the deciding queues of all needed types that it holds (G2)."""
+    """Mark as protected each row that lies inside the deciding queues of all needed types that the row holds (G2)."""
     if not any(one is not None and one.inside for one in lines):
         return
     outside = np.zeros(len(at), dtype=np.bool_)
@@ -213,7 +220,10 @@ def _table(values: Sequence[int], at: Array) -> Array:
 
 
 class Tallied(NamedTuple):
-    """The number of rows of one leaf that one rule protected, and some of their keys. ``code`` is the number of the rule."""
+    """The number of rows of one leaf that one rule protected, and the keys of some of these rows.
+
+    ``code`` is the number of the rule.
+    """
 
     code: int
     leaf: int
@@ -224,7 +234,7 @@ class Tallied(NamedTuple):
 def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) -> list[Tallied]:
     """Return, for each rule and leaf, how many rows the rule protected.
 
-    Also return the keys of the oldest of these rows, at most ``most_keys`` keys.
+    For each rule and leaf, also return the keys of the oldest of these rows, at most ``most_keys`` keys.
 
     Rows without an allocation are not included.
     """
@@ -244,7 +254,7 @@ def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) 
 def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
     """Return the keys of the oldest ``most`` rows, sorted by age, then by key.
 
-    Row numbers are not compared, because they depend on when snapshots were taken.
+    Row numbers do not influence the order, because they depend on when snapshots were taken.
     """
     since = columns.created_ms[rows]
     if len(rows) > most:
@@ -261,9 +271,9 @@ def nearest(  # noqa: PLR0913, PLR0917 - what is there, what is wanted, how it i
     weights: Sequence[int],
     names: Array,
 ) -> tuple[int, list[int]]:
-    """Return the node that would lack least if all its rows that passed the filter were evicted, and its missing amounts.
+    """Return the node that would lack least if all its rows that passed the filter were evicted, and the missing amounts.
 
-    There is one amount for each type. The node is -1 if ``nodes`` marks no node.
+    The amounts are listed by type. The node is -1 if ``nodes`` marks no node.
     """
     places = np.flatnonzero(nodes)
     if not len(places):
@@ -289,9 +299,10 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 class VictimNodes:
     """The nodes on which victims could free enough, with the rows on each node that passed the filter.
 
-    ``order`` has these nodes, the best bound first. ``places`` has all nodes with such rows, in ascending order. ``starts``
-    has, for each node in ``places``, the index in ``passed`` at which its rows begin. The last value of ``starts`` is the
-    number of rows. The rows and bounds of a node are read only on request, because a claim needs them for few nodes.
+    ``order`` has the nodes that could free enough, the node with the best bound first. ``places`` has all nodes with rows that
+    passed the filter, in ascending order. ``starts`` has, for each node in ``places``, the index in ``passed`` at which its
+    rows begin. The last value of ``starts`` is the number of rows. The rows and bounds of a node are read only on request,
+    because a claim needs them for few nodes.
     """
 
     order: list[int]
@@ -301,7 +312,7 @@ class VictimNodes:
     ranked: cover.Bounds | None = None
 
     def bound(self, node: int) -> tuple[int, int, int]:
-        """Return the bounds (rank, fewest, excess) of a node, which `kernels.cover` defines."""
+        """Return the bounds (rank, fewest, excess) of a node, as `kernels.cover.Bounds` defines them."""
         assert self.ranked is not None
         at = int(self.places.searchsorted(node))
         _, rank, fewest, excess = self.ranked

@@ -53,8 +53,8 @@ def _spare(columns: AllocationColumns, number: int, size: int) -> int:
 def _least(columns: AllocationColumns) -> dict[int, int]:
     """Return, by gang number, the minimum number of members. The number is read from the gang's first row. The result is cached.
 
-    Standing rows come before other rows. A terminating row may still have the minimum of the time when its eviction was
-    ordered (J12).
+    A standing row is preferred to a row that is not standing. A terminating row may still have the minimum of the time when its
+    eviction was ordered (J12).
     """
     known = columns.sorted.get("gangs")
     if known is None:

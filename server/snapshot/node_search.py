@@ -2,7 +2,7 @@
 
 Snapshots use this search for every what-if, and tests use it to check the heaps of the live state.
 
-``free`` is a separate argument, because a Trial has free amounts of its own.
+``free`` is a separate argument, because the free amounts of a Trial differ from those of its snapshot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ def fitting(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
 
 
 def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeRanking) -> int:
-    """Return the row of the best-ranked node that can take the ask now, -1 if there is none (design 6.3)."""
+    """Return the row of the best-ranked node that can take the ask now, or -1 if no node can (design 6.3)."""
     rows = np.flatnonzero(fitting(nodes, free, kind))
     if not len(rows):
         return -1
@@ -40,7 +40,7 @@ def best(nodes: NodeColumns, free: Array, kind: ClassFacts, sort: NodeRanking) -
 
 
 def able_when_empty(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
-    """Return the nodes that could take the ask if no pod ran on them, and on which the ask's ports are free now."""
+    """Return a mask of the nodes that could take the ask if no pod ran on them, and on which the ask's ports are free now."""
     large = scan.holding(nodes.capacity, kind.demand)
     return nodes.open & kind.allowed & large & scan.holding(free, kind.ports)
 
@@ -52,11 +52,10 @@ def lacking(
     least: Iterable[tuple[int, int]] = (),
     closed: Iterable[int] = (),
 ) -> tuple[Mask, Array]:
-    """Return the nodes that could take the ask if no pod ran on them, by row.
+    """Return a mask of the nodes that could take the ask if no pod ran on them, and the amounts that each node lacks.
 
-    Each row comes with the amounts of the request that its node lacks.
-
-    On every node, at least the amounts in ``least`` count as lacking. Nodes that lack a ``closed`` type are left out.
+    The amounts are parts of the request, with one line for each node row. On every node, at least the amounts in ``least`` count
+    as lacking. Nodes that lack a ``closed`` type are left out.
     """
     need = np.zeros_like(free)
     for index, quantity in kind.node_demand:
@@ -82,9 +81,9 @@ def overfull(left: Array, types: Sequence[int]) -> list[tuple[int, list[tuple[in
 
 
 def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: Mask) -> int:
-    """Return the candidate node that lacks least for the ask (design 6.6).
+    """Return the row of the candidate node that lacks least for the ask (design 6.6).
 
-    If several nodes lack equally little, return the one that arrived first. Return -1 if there is no candidate.
+    If several nodes lack equally little, return the node that arrived first. Return -1 if there is no candidate.
     """
     rows = np.flatnonzero(candidates)
     if not len(rows):
@@ -94,7 +93,7 @@ def least_short(nodes: NodeColumns, free: Array, kind: ClassFacts, candidates: M
 
 
 def may_require(nodes: NodeColumns, kind: ClassFacts, row: int) -> bool:
-    """Return whether an ask of the class, which requires this node by name, may be placed on it.
+    """Return whether an ask of the class that requires this node by name may be placed on the node.
 
     The ask may be placed there if the node's pods are known, the constraints of the class hold, and the node is large enough.
     """

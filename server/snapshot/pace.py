@@ -1,4 +1,4 @@
-"""The amounts that rounds of claims have released so far, as the policies see them (P5)."""
+"""The record of the amounts that rounds of claims have released so far, in the form that policies read (P5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,25 +10,27 @@ APPLICATION: Final = "application"
 LOSS: Final = "loss"
 
 Taken = Mapping[tuple[str, str, int], int]
-"""The sum of victims' resources. The key is the kind of budget (PARTITION, QUEUE, APPLICATION or LOSS), a name and a type index.
+"""The sums of the victims' resources that count against budgets.
 
-A LOSS of a queue is the amount that it gives to other queues. Its victims run in the queue or below it, and the preemptor does
-not wait there.
+The key is the kind of budget (PARTITION, QUEUE, APPLICATION or LOSS), a name and a type index.
+
+A LOSS of a queue is the amount that other queues have taken from the queue. Its victims run in the queue or below it, and the
+preemptor waits in another part of the tree.
 """
 
 OverUse = Mapping[tuple[str, int], int]
-"""The amount by which a queue is over its entitlement, by queue and type index. Zeros are not listed."""
+"""The amounts by which queues are over their entitlements, by queue and type index. Zeros are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The record of rounds.
+    """The times and the released amounts of rounds of claims.
 
     ``began_ms`` is the instant at which the last round of claims began. ``began_ms`` is None if no round has begun since the
     core started.
 
     ``decided`` says whether that round has made a decision with victims. ``taken`` has the amounts that this round and the
-    earlier rounds within `pace.window` released. For a LOSS, only the last round is included (P9).
+    earlier rounds within `pace.window` released. For a LOSS, ``taken`` includes only the last round (P9).
     """
 
     began_ms: int | None = None
@@ -37,4 +39,4 @@ class Pace:
 
 
 AT_REST: Final = Pace()
-"""The record before any round."""
+"""The value of `Pace` before any round has begun."""

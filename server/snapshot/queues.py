@@ -10,7 +10,7 @@ from server.model.quota import QueueSpec
 
 FrozenAmounts = tuple[int, ...]
 Bounds = tuple[int | None, ...]
-"""A limit by type index. The limit of a type is None if the type has no limit."""
+"""The limits of a queue by type index. The limit of a type is None if the type has no limit."""
 
 NO_PATH: Final = ""
 """The parent of the root."""
@@ -23,7 +23,7 @@ class QueueFacts:
     ``releasing`` is the part of ``usage`` that ordered releases will free. ``promised`` has the amounts that open commitments
     will add (C2). ``reserved`` is the part of ``promised`` that gives way to claims, such as reservations. A missing guarantee
     is 0, and a missing maximum is None. ``deserved`` is the deserved share of a leaf if the partition shares by plain weights
-    (W2), else None. ``spec`` has the weight and the properties.
+    (W2), and None otherwise. ``spec`` has the weight and the properties.
     """
 
     path: str
@@ -44,14 +44,17 @@ class QueueFacts:
 
     @property
     def is_limited(self) -> bool:
-        """Return whether any type is limited. Most queues have no limits, and rules on maxima skip these queues."""
+        """Return whether the queue has a limit for any type.
+
+        Most queues have no limits, so rules on maxima skip these queues.
+        """
         return self.deserved is not None or self.max.count(None) < len(self.max)
 
     @property
     def bound(self) -> Bounds:
         """Return the limits of placement.
 
-        The limit of each type is the maximum, or the deserved share of the leaf if that is smaller (W2).
+        The limit of each type is the maximum, or the deserved share of the leaf if that share is smaller (W2).
         """
         if self.deserved is None:
             return self.max
@@ -65,7 +68,10 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 def has_headroom(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
-    """Return whether usage, promises and this demand together are within the queue's own bound. Queues above are not checked."""
+    """Return whether the sum of usage, promises and this demand is within the queue's own bound.
+
+    Queues above are not checked.
+    """
     bound = queue.bound
     for index, quantity in demand:
         most = bound[index]

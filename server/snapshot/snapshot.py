@@ -1,6 +1,6 @@
 """The snapshot: one partition at one instant, immutable. Policies call its methods and never see an array.
 
-Any thread may read a snapshot. Two snapshots in succession share the data that did not change between them (design 6.1).
+Any thread may read a snapshot. Two successive snapshots share the data that did not change between them (design 6.1).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,18 +29,19 @@ class Snapshot:
     ``types`` names the resource types by index. ``ports`` marks the types that are counted on nodes and not in queues.
 
     ``waiting`` has the asks for which the caller requested the snapshot. ``claims`` has the asks that may claim. ``daemons``
-    has the asks that require a node and for which pods may be evicted there. ``jobs`` are gangs that wait for capacity as a
-    whole. ``replacing`` are asks that may replace pods of their own queue. ``firm`` has the amounts that firm asks hold and
-    request, by queue path, if the partition has classes (J4). ``leaf_paths`` gives the path of a leaf by its number in the
-    columns. ``disruptions`` says how many pods of each disruption group may be evicted now, after the open decisions. ``pace``
-    says when the last round of claims began, and how much rounds have released (P5). ``runs`` has the queues of open quota
-    runs, each with the instant at which the run began. ``frozen`` has the pairs of preemptor and leaf that the thrashing
-    monitor stopped (invariant 18).
+    has the asks that require a node and for which pods may be evicted there. ``jobs`` has the gangs that wait for capacity for
+    all their members together. ``replacing`` has the asks that may replace pods of their own queue. ``firm`` has the amounts
+    that firm asks hold and request, by queue path, if the partition has classes (J4). ``leaf_paths`` gives the path of a leaf
+    by its number in the columns. ``disruptions`` says how many pods of each disruption group may be evicted now, after the open
+    decisions. ``pace`` says when the last round of claims began, and how much rounds have released (P5). ``runs`` has the
+    queues of open quota runs, each with the instant at which the run began. ``frozen`` has the pairs of preemptor and leaf that
+    the thrashing monitor stopped (invariant 18).
 
-    ``node_count`` is the number of all registered nodes, schedulable or not. ``capacity`` is the sum of their capacity. The
-    last three fields are set if the partition is shared in proportion to weights. ``pending`` has, for each leaf, the amounts
-    that its waiting asks request in addition to its usage. ``total`` is the amount to share (W1, W2). ``whole`` is the amount
-    to share with drained nodes included (W3).
+    ``node_count`` is the number of all registered nodes, including nodes that take no placements. ``capacity`` is the sum of
+    the capacity of all these nodes. ``pending``, ``total`` and ``whole`` are set only if the partition is shared in proportion
+    to weights. ``pending`` has, for each leaf, the amounts that its waiting asks request in addition to its usage. ``total`` is
+    the amount that is divided among the queues (W1, W2). ``whole`` is the amount that would be divided if drained nodes were
+    included (W3).
     """
 
     partition: str
@@ -70,23 +71,26 @@ class Snapshot:
     whole: FrozenAmounts = ()
     frozen: frozenset[Pair] = frozenset()
     paths: dict[str, tuple[QueueFacts, ...]] = field(init=False, default_factory=dict, repr=False)
-    """A cache of `path_up`, because the rules follow the path for each ask and each victim."""
+    """A cache of the results of `path_up`, which the rules call for each ask and each victim."""
 
     @property
     def is_shared_out(self) -> bool:
-        """Return whether queues are entitled to shares in proportion to weights, not only to their guarantees (design 1.6)."""
+        """Return whether queues are entitled to shares in proportion to weights, and not only to their guarantees (design 1.6)."""
         return self.settings.entitlement == "proportional"
 
     @property
     def knows_firm(self) -> bool:
-        """Return whether firm pods count as firm. They do so only if the partition lists policy `job` (J4)."""
+        """Return whether the rules treat firm pods as firm.
+
+        Firm pods are treated as firm only if the partition lists policy `job` (J4).
+        """
         return self.settings.lists(JOB)
 
     @property
     def firm_flags(self) -> int:
-        """Return the flags that make an allocation firm, 0 if no allocation is firm.
+        """Return the flags that make an allocation firm, or 0 if the partition treats no allocation as firm.
 
-        For pods without a class, the partition's setting decides (J2).
+        For pods that declare no class, the partition's setting decides (J2).
         """
         unsaid = 0 if self.settings.job_default_preemptible else UNSAID
         return FIRM | unsaid if self.knows_firm else 0
@@ -100,13 +104,13 @@ class Snapshot:
     # Waiting asks ---------------------------------------------------------------------------------
 
     def waiting_without_node(self) -> Iterator[WaitingAsk]:
-        """Yield the asks whose limits have headroom and that no node can take, in the order of the snapshot."""
+        """Yield the asks that have headroom under all limits but fit on no node, in the order of the snapshot."""
         return (ask for ask in self.waiting if ask.code is Code.NO_NODE)
 
     # Queues ---------------------------------------------------------------------------------------
 
     def path_up(self, path: str) -> tuple[QueueFacts, ...]:
-        """Return a queue and its ancestors, the root last."""
+        """Return a queue and its ancestors, from the queue up to the root."""
         known = self.paths.get(path)
         if known is None:
             queue = self.queues[path] if path else None
@@ -119,7 +123,7 @@ class Snapshot:
         return not any(queue.stopped for queue in self.path_up(path))
 
     def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
-        """Return whether the thrashing monitor stopped claims for asks like this one on victims of this leaf."""
+        """Return whether the thrashing monitor stopped claims of asks with this ask's template on victims of this leaf."""
         if not self.frozen:
             return False
         side = TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
@@ -135,7 +139,10 @@ class Snapshot:
             return -1
 
     def exhausted(self, left: Callable[[str], int]) -> Mask | None:
-        """Return a mask of the rows in a disruption group that allows no more evictions. Return None if no row is in any group."""
+        """Return a mask of the rows that belong to a disruption group in which no more pods may be evicted.
+
+        Return None if no row belongs to a disruption group.
+        """
         columns = self.allocations
         rows = columns.grouped()
         if not rows:

@@ -15,10 +15,10 @@ from server.snapshot.waiting import ClassFacts
 class Tentative:
     """The free capacity of nodes under a tentative assignment. The snapshot and the Trial on which the assignment is based never change.
 
-    Placed asks use free capacity. An ask that fits on no node is charged (`owe`) to the node that will lack least for it. The
-    evictions of the Trial's plans (``evicted``) count as done. The free capacity of a node to which asks are charged can become
-    negative. That amount below zero is missing: it must become free, in addition to those evictions, for all asks that are
-    charged to the node.
+    An ask that is placed uses free capacity of its node. An ask that fits on no node is charged (`owe`) to the node that will
+    lack least for it. The evictions of the Trial's plans (``evicted``) count as done. The free capacity of a node becomes
+    negative if more is charged to the node than is free. The amount below zero is missing: for all asks that are charged to the
+    node, this amount must become free in addition to the capacity of the evicted pods.
     """
 
     def __init__(
@@ -31,14 +31,16 @@ class Tentative:
         self._taken = np.zeros_like(free)
 
     def place(self, kind: ClassFacts) -> int:
-        """Assign an ask to the best-ranked node that can take it now. Return the node's row, or -1 if there is no such node."""
+        """Assign an ask to the best-ranked node that can take it now. Return the node's row, or -1 if no node can take the ask."""
         row = node_search.best(self._nodes, self._free, kind, self._sort)
         if row >= 0:
             self._charge(row, kind)
         return row
 
     def owe(self, kind: ClassFacts) -> int:
-        """Charge an ask to the node that lacks least for it. Return the node's row, or -1 if there is no such node.
+        """Charge an ask to the node that lacks least for it.
+
+        Return the node's row, or -1 if no node can be considered.
 
         A node is considered if the ask may run on it, and if the empty node could hold the ask together with the asks that were
         assigned or charged to the node so far.
@@ -56,7 +58,7 @@ class Tentative:
         return row
 
     def lacks(self, row: int, kinds: Iterable[int]) -> dict[int, int]:
-        """Return the amounts of these types that a node lacks, by type index."""
+        """Return the amounts that a node lacks of the types that ``kinds`` names, by type index."""
         return {at: -int(self._after[row, at]) for at in kinds if self._after[row, at] < 0}
 
     def _charge(self, row: int, kind: ClassFacts) -> None:

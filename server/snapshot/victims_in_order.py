@@ -1,8 +1,8 @@
-"""The running allocations of some queues, least important first: the candidates of a quota run (Q11).
+"""The running allocations of some queues, least important first: the candidates for eviction by a quota run (Q11).
 
 A *place* is a position in that order: non-originators before originators, low priority before high, preemptible before opted
-out, younger before older, and last by key. A partition may configure other keys instead of age (V2). Callers never see an
-array.
+out, younger before older, and last by key. A partition may configure other keys instead of age (V2). Callers get lists and
+numbers, and never an array.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from server.snapshot.snapshot import Snapshot
 
 CHUNK: Final = 1_024
 CANDIDATE: Final = -1
-"""The value of ``barred`` for a candidate, which no reason excludes."""
+"""The value of ``barred`` for an allocation that no reason excludes."""
 
 
 class CandidatePlace(NamedTuple):
@@ -33,7 +33,10 @@ class CandidatePlace(NamedTuple):
 
 
 Importance = tuple[int, tuple[int, ...], str]
-"""A sort key of an allocation. Keys sort in the order of the places, unless a key counts its allocation as opted out."""
+"""The sort key of an allocation.
+
+The keys of two allocations sort in the order of their places, unless a key was made with the allocation counted as opted out.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,13 +85,14 @@ class Lot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Running:
-    """The allocations of ``leaves`` in order, least important first.
+    """The allocations of ``leaves``, sorted with the least important first.
 
-    Every array except ``sizes`` has one item for each place, that is, for each position in this order. ``rows`` has the row of
-    each allocation in the snapshot. ``homes`` has the index of its leaf in ``leaves``. ``barred`` has the number of the first
-    reason that excludes the allocation, CANDIDATE if there is none. ``sizes`` has one line for each column of amounts, and in
-    the line one amount for each place. ``useful`` marks the allocations that hold some of a wanted type. ``ranks`` is the first
-    sort key (see `rank`). ``tails`` has the next sort keys: age, unless the partition configures other keys.
+    Every array except ``sizes`` has one item for each place. ``rows`` has the row of each allocation in the snapshot. ``homes``
+    has, for each allocation, the index of its leaf in ``leaves``. ``barred`` has the number of the first reason that excludes
+    the allocation, or CANDIDATE if no reason excludes it. ``sizes`` has one line for each column of amounts, and in the line
+    one amount for each place. ``useful`` marks the allocations that hold a positive amount of a wanted type. ``ranks`` is the
+    first sort key (see `rank`). ``tails`` has the sort keys after the first: by default the age, or the keys that the partition
+    configures instead.
     """
 
     leaves: tuple[str, ...]
@@ -128,11 +132,11 @@ class Running:
         lacking: Sequence[int],
         limit: Mapping[str, Sequence[int]],
     ) -> tuple[Lot, list[int]]:
-        """Return the candidates that hold some of a ``lacking`` column.
+        """Return the candidates that hold a positive amount of a ``lacking`` column.
 
-        The first result has the candidates that may be taken. The second result has the places of the candidates that are too
-        large. Candidates in ``without`` are left out. ``limit`` has, for each leaf, the largest amount of each column that may
-        be freed. A candidate that holds more of a column is too large.
+        The first item of the result has the candidates that may be taken. The second item of the result has the places of the
+        candidates that are too large. Candidates in ``without`` are left out. ``limit`` has, for each leaf, the largest amount
+        of each column that may be freed. A candidate is too large if it holds more than that amount of a column.
         """
         left = self.barred == CANDIDATE
         left[list(without)] = False
@@ -151,10 +155,10 @@ class Running:
     ) -> list[int]:
         """Return the victims among ``places`` that are not needed.
 
-        ``limit`` has, for each column, the amount that the victims free beyond what is necessary. The victims are checked in
-        order, the most important first. A victim that frees no more than what is left of ``limit`` is not needed. Its amounts
-        are then subtracted from what is left. Columns beyond those of ``limit`` are ignored. The places in ``late`` count as
-        opted out.
+        ``limit`` has, for each column, the surplus: the amount that the victims free beyond what is necessary. The victims are
+        checked in order, the most important first. A victim is not needed if its amounts are within the remaining surplus. The
+        amounts of such a victim are then subtracted from the surplus. Columns beyond those of ``limit`` are ignored. The places
+        in ``late`` count as opted out.
         """
         some = as_column(places)
         some = some[order.within(self.sizes[: len(limit), some], limit)]
@@ -183,9 +187,10 @@ class Running:
         return places[found]
 
     def excerpt(self, last: int) -> tuple[int, int, list[int]]:
-        """Return the candidates around the place ``last``: (number of all candidates, start, places).
+        """Return an excerpt of the candidates around the place ``last``, as a tuple: (number of all candidates, start, places).
 
-        ``places`` has the places of the returned candidates, which begin at index ``start`` of all candidates.
+        ``places`` has the places of the candidates in the excerpt, and ``start`` is the index of its first candidate among all
+        candidates.
         """
         places = np.flatnonzero(self.barred == CANDIDATE)
         start = around(len(places), int(places.searchsorted(last)))
@@ -207,7 +212,7 @@ class Running:
     def last_barred(self, reasons: int) -> int | None:
         """Return the reason that excludes the most important one of the excluded allocations that hold a wanted type.
 
-        Return None if there is no such allocation.
+        Return None if no excluded allocation holds a wanted type.
 
         Only reasons with a number below ``reasons`` are considered.
         """
@@ -240,7 +245,10 @@ class Running:
         return found
 
     def importance(self, place: int, *, as_opted_out: bool) -> Importance:
-        """Return the sort key of an allocation. With ``as_opted_out``, the pod counts as opted out in any case."""
+        """Return the sort key of an allocation.
+
+        If ``as_opted_out`` is true, the pod counts as opted out even if it did not opt out.
+        """
         tail = tuple(int(line[place]) for line in self.tails)
         return int(self.ranks[place]) | as_opted_out, tail, self.keys[place]
 
@@ -287,13 +295,13 @@ class Running:
 
 
 class VictimQuery(NamedTuple):
-    """A question about the running allocations of ``leaves``.
+    """The parameters of `running`, which sorts the running allocations of ``leaves``.
 
-    ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are the types that a run has to
-    free. ``bars`` are flags. The first of these flags that an allocation has excludes the allocation. The index of that flag in
-    ``bars`` is the number of the reason. One more reason, with the number ``len(bars)``, excludes an allocation that has no
-    such flag but holds none of the wanted types. ``further`` returns, for a row, the values of the sort keys after the first
-    key. If ``further`` is None, younger allocations come first.
+    ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are the types that a quota run has
+    to free. ``bars`` is a list of flags. An allocation is excluded by the first of these flags that it has. The index of that
+    flag in ``bars`` is the number of the reason. An allocation without any of these flags is excluded if it holds none of the
+    wanted types; this reason has the number ``len(bars)``. ``further`` returns, for a row, the values of the sort keys after
+    the first key. If ``further`` is None, younger allocations come first.
     """
 
     leaves: Sequence[str]
@@ -304,7 +312,10 @@ class VictimQuery(NamedTuple):
 
 
 def running(snapshot: Snapshot, standing: Mask, asked: VictimQuery) -> Running:
-    """Return the allocations of some leaves in order. ``standing`` marks the rows that run and whose release is not ordered."""
+    """Return the allocations of some leaves, sorted with the least important first.
+
+    ``standing`` marks the rows of allocations that run and whose release is not ordered.
+    """
     columns = snapshot.allocations
     homes = _homes(snapshot, columns, asked.leaves)
     rows = np.flatnonzero(homes >= 0)

@@ -1,4 +1,4 @@
-"""The waiting asks and gangs of a snapshot, and the classes of equal asks."""
+"""The waiting asks and gangs of a snapshot, and the equivalence classes of the asks."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +11,9 @@ from server.model.reasons import Code
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFacts:
-    """The class of asks with one demand and one constraint. ``allowed`` marks the node rows that the constraint allows.
+    """An equivalence class of asks: the demand and the constraint that its asks have in common.
+
+    ``allowed`` marks the node rows that the constraint allows.
 
     ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
     """
@@ -30,16 +32,22 @@ class ClassFacts:
 
     @property
     def ports(self) -> Demand:
-        """Return the ports of the demand, which only nodes count. No ask waits for a port: a port is free or not."""
+        """Return the ports of the demand, which only nodes count.
+
+        No ask waits for some amount of a port: a port is either free or in use.
+        """
         return self.node_demand[len(self.demand) :]
 
 
 class WaitingAsk(NamedTuple):
-    """A waiting ask. ``code`` says why the ask waits. NO_NODE means that the ask's limits have headroom, but that no node can take it.
+    """A waiting ask.
+
+    ``code`` says why the ask waits. The code NO_NODE means that the ask's limits have headroom, but that no node can take the
+    ask.
 
     ``within_limits`` says whether the limits of the ask's user and group have headroom. The headroom of queues is not stored
-    here, because it changes with each plan. The snapshot or the Trial returns it. ``missed`` is the number of scheduling cycles
-    that tried everything and left the ask waiting (P2). ``gang`` marks a member of a gang of several members.
+    here, because each plan changes it. The snapshot or the Trial returns the headroom of queues. ``missed`` is the number of
+    complete scheduling cycles that left the ask waiting (P2). ``gang`` marks a member of a gang of several members.
     """
 
     key: str
@@ -80,11 +88,13 @@ class WaitingAsk(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingGang:
-    """A gang whose members wait together. All of them get capacity at once, or none of them does (J1).
+    """A gang whose members wait together.
 
-    ``members`` are the members that wait, in the order in which policies plan for them (J8): priority, age, key. ``placed`` is
-    the number of members that already run. ``number`` is the gang's number in the columns, 0 for an ask that counts as a gang
-    of one member. ``within_limits`` says whether the limits of the gang's user and group have headroom for all members
+    All members get capacity at once, or no member does (J1).
+
+    ``members`` has the waiting members in the order in which policies plan for them (J8): by priority, age and key. ``placed``
+    is the number of members that already run. ``number`` is the gang's number in the columns, 0 for an ask that counts as a
+    gang of one member. ``within_limits`` says whether the limits of the gang's user and group have headroom for all members
     together.
     """
 
@@ -112,7 +122,7 @@ class WaitingGang:
 
     @property
     def priority(self) -> int:
-        """Return the priority with which the gang is compared with victims: that of its least important member (J7)."""
+        """Return the priority with which the gang is compared with victims: the priority of its least important member (J7)."""
         return min(one.spec.priority for one in self.members)
 
     @property
@@ -122,7 +132,7 @@ class WaitingGang:
 
 
 class FirmUse(NamedTuple):
-    """The amounts of firm pods in a queue, by type index (J4): amounts held, amounts held and requested together, and amounts reserved."""
+    """The amounts of firm pods in a queue, by type index (J4): held, held and requested together, and reserved."""
 
     held: tuple[int, ...]
     requested: tuple[int, ...]
@@ -130,7 +140,7 @@ class FirmUse(NamedTuple):
 
 
 class OpenCommitment(NamedTuple):
-    """An open pledge: the decision, the ask that gets capacity, and the node. A ``weak`` pledge gives way to claims."""
+    """An open pledge: its decision, the ask for which capacity is kept, and the node. A ``weak`` pledge gives way to claims."""
 
     commitment_id: str
     policy: str

@@ -1,4 +1,7 @@
-"""Hypothetical snapshots: a partition with one change. The planner is asked what it would do after that change."""
+"""Hypothetical snapshots: copies of the snapshot of a partition, each with one change.
+
+The planner is called on such a snapshot to find what it would do after the change.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +19,7 @@ from server.snapshot.waiting import ClassFacts, WaitingAsk
 
 
 def with_queue(snapshot: Snapshot, path: str, **fields: Any) -> Snapshot:  # noqa: ANN401 - fields of QueueFacts
-    """Return a snapshot in which one queue has these values in its facts."""
+    """Return a snapshot in which the facts of one queue have these values."""
     queues = dict(snapshot.queues)
     queues[path] = replace(queues[path], **fields)
     return replace(snapshot, queues=MappingProxyType(queues))
@@ -62,7 +65,7 @@ def at(snapshot: Snapshot, instant: int) -> Snapshot:
 
 
 def saying(ask: WaitingAsk, **fields: Any) -> WaitingAsk:  # noqa: ANN401 - fields of AskSpec
-    """Return the ask with these values in its spec."""
+    """Return the ask with the given fields of its spec changed."""
     return ask._replace(spec=replace(ask.spec, **fields))
 
 
@@ -74,7 +77,7 @@ def with_open_node(snapshot: Snapshot, row: int) -> Snapshot:
 
 
 def closed_nodes(snapshot: Snapshot, kind: ClassFacts) -> list[int]:
-    """Return the rows of the nodes that take no placements and that the ask's constraint allows, in the order of arrival.
+    """Return the rows of the nodes that take no placements but satisfy the ask's constraint, in the order of arrival.
 
     Capacity is not checked. Nodes whose pods are not all known are left out.
     """
@@ -85,7 +88,7 @@ def closed_nodes(snapshot: Snapshot, kind: ClassFacts) -> list[int]:
 
 
 def with_node(snapshot: Snapshot, shape: Mapping[int, int], name: str) -> Snapshot:
-    """Return a snapshot with one more node of this name. ``shape`` is its capacity by type index."""
+    """Return a snapshot with one more node, which has this name. ``shape`` is the capacity of the new node by type index."""
     nodes = snapshot.nodes
     line = np.zeros((1, len(snapshot.types)), dtype=np.int64)
     for index, quantity in shape.items():
@@ -110,7 +113,7 @@ def with_node(snapshot: Snapshot, shape: Mapping[int, int], name: str) -> Snapsh
 
 
 def suited(kind: ClassFacts) -> ClassFacts:
-    """Return the class for a snapshot with one more node that satisfies the constraint of the class."""
+    """Return the class for a snapshot with one more node: the new node satisfies the constraint of the class."""
     return replace(kind, number=-kind.number, allowed=_with(kind.allowed, value=True))
 
 
@@ -123,7 +126,7 @@ def _with(column: Mask, *, value: bool) -> Mask:
 
 
 def free_in_sum(snapshot: Snapshot, kind: ClassFacts) -> tuple[int, ...]:
-    """Return by type the free capacity of all open nodes that the ask's constraint allows.
+    """Return, for each type, the free capacity of all open nodes that the ask's constraint allows.
 
     Capacity that is being released counts as free, as does capacity of pledges that give way to claims. A node whose free
     capacity is negative adds 0.

@@ -1,4 +1,4 @@
-"""The events, one module per subject: the change that each event makes to the state.
+"""The handlers of events, one module per subject: each handler makes the changes of an event to the state.
 
-A function that returns a list of decisions returns what has to be sent: replies, orders and notes.
+A handler that returns a list of decisions returns everything that has to be sent: replies, orders and notes.
 """

@@ -33,7 +33,7 @@ APPLICATIONS_MAX = 200_000
 
 
 class QueueLookup:
-    """The part of the queue tree that placement rules may read."""
+    """The interface through which placement rules read the queue tree."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -48,7 +48,7 @@ class QueueLookup:
     def may_submit(self, path: str, user: str, groups: tuple[str, ...]) -> bool:
         """Return whether the user may submit to this queue, which may exist or have to be created.
 
-        The user may submit if the access list of any queue on the path allows the user.
+        The user may submit if the access list of the queue, or of any queue above it, allows the user.
         """
         queue = self._nearest(path)
         return any(
@@ -84,7 +84,7 @@ def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
 
 
 def _unreported(partition: Partition, application_id: str) -> Application | None:
-    """Return the application if its manager registered again and has not reported it since then. Else return None."""
+    """Return the application if its manager registered again and has not reported it since then. Return None otherwise."""
     resumption = partition.resumption
     known = None if resumption is None else resumption.applications.get(application_id)
     is_there = known is not None and partition.applications.get(application_id) is known
@@ -94,7 +94,9 @@ def _unreported(partition: Partition, application_id: str) -> Application | None
 def _compare(
     state: State, partition: Partition, known: Application, event: ApplicationAdded, now: int
 ) -> list[Decision]:
-    """Accept an application that is reported again. Changed tags are handled as in a separate report of tags (design 1.10).
+    """Accept an application that its manager reports again.
+
+    Changed tags are handled as in a separate report of tags (design 1.10).
 
     The tag that forces the acceptance of an application is not compared, because a manager sends this tag only after pods of
     the application have started.
@@ -207,9 +209,9 @@ def _make(partition: Partition, leaf: Queue, event: ApplicationAdded, now: int) 
 
 
 def retag(state: State, event: ApplicationRetagged) -> list[Decision]:
-    """Replace the tags of an application, and apply the quota in them to its queue.
+    """Replace the tags of an application, and apply the quota in the new tags to the application's queue.
 
-    The quota is applied as when an application enters the queue.
+    The quota is applied in the same way as when an application enters the queue.
 
     If the former tags set a value and the new tags do not, the value of the queue's template applies again. The application stays
     in its queue, even if these tags would lead a new application to another queue.
@@ -240,7 +242,7 @@ def _take_tags(
 ) -> bool:
     """Apply the quota in a namespace's annotations to the leaf if the leaf is dynamic (Q17). Return whether the leaf's quota changed.
 
-    ``gone`` are the properties that the former tags had set and the new ones do not set.
+    ``gone`` are the properties that the former tags set and the new tags do not set.
     """
     if leaf.managed or (wanted == quota_tags.NO_QUOTA and not gone):
         return False
@@ -255,7 +257,7 @@ def _take_tags(
 
 
 def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str:
-    """Return which limit on the number of applications is reached, "" for none.
+    """Return which limit on the number of applications is reached, or "" if no limit is reached.
 
     `maxapplications` of every queue on the path is checked first, then the limits of user and group. In a sync in which objects are
     compared, applications that were not reported again yet do not count, because they may have ended.
@@ -310,7 +312,7 @@ def _note_queue(partition: Partition, queue: Queue, code: Code, what: str) -> No
 def remove(state: State, event: ApplicationRemoved, now: int) -> list[Decision]:
     """Remove an application at its client's request: drop its asks and release its allocations at once.
 
-    For an unknown application, or one of another manager, only a note is returned.
+    For an unknown application, or for an application of another manager, only return a note.
     """
     partition = state.partitions.get(event.partition)
     application = partition.applications.get(event.application_id) if partition else None

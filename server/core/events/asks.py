@@ -33,7 +33,7 @@ from server.state.partition import Partition
 
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
-"""Enumeration members, looked up once because each access to a member is slow."""
+"""Members of an enumeration, looked up once because each access to a member is slow."""
 
 # Adding ---------------------------------------------------------------------------------------------------------
 
@@ -71,10 +71,10 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
 def _add_again(
     state: State, partition: Partition, known: Ask, spec: AskSpec, now: int
 ) -> list[Decision]:
-    """Take a further report of a known ask: compare it after a new registration, or update the ask in place.
+    """Handle a further report of a known ask: compare the ask after a new registration, or update it in place.
 
-    A victim that its manager reports as a waiting ask never ran. Such an ask waits again, and its capacity becomes
-    free.
+    If a manager reports a victim as a waiting ask, the victim never ran. The victim then becomes a waiting ask again, and its
+    capacity becomes free.
     """
     spec = comparison.same_spec(partition, known, spec)
     if comparison.waits_again(partition, known):
@@ -85,7 +85,7 @@ def _add_again(
 
 
 def _may_join(partition: Partition, application: Application, spec: AskSpec) -> str:
-    """Return why the application does not accept the ask, "" if it does."""
+    """Return why the application does not accept the ask, or "" if it does."""
     if application.state is ApplicationState.FAILING:
         return f"application {application.application_id!r} is failing"
     return gang_consistency.disagreement(partition, application, spec) if spec.job_key else ""
@@ -106,9 +106,9 @@ def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> 
 
 
 def owned_by_other(partition: Partition) -> str:
-    """Return why a manager that does not own the partition may not use it (design 1.10).
+    """Return why a manager may not use a partition that it does not own (design 1.10).
 
-    There are two reasons: the partition has no nodes yet, or it serves another manager's cluster.
+    There are two possible reasons: the partition has no nodes yet, or it serves another manager's cluster.
     """
     if not partition.owner:
         return f"partition {partition.name!r} has no nodes yet: register them first"
@@ -126,7 +126,7 @@ def _reject(state: State, event: AskAdded | AllocationAdded, reason: str) -> Ask
 
 
 def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> None:
-    """Store the tags of a pod that is refused, unless tags are already known under the pod's key."""
+    """Store the tags of a refused pod, unless tags are already stored under the pod's key."""
     partition = state.partitions.get(event.partition)
     if partition is not None and not partition.tags_of(event.key):
         partition.ended.keep(event.key, event.tags)
@@ -135,7 +135,7 @@ def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -
 def _may_be(
     partition: Partition, key: str, spec: AskSpec, known: Ask | None, application: Application
 ) -> str:
-    """Return why an ask or allocation is invalid, "" if it is valid."""
+    """Return why an ask or allocation is invalid, or "" if it is valid."""
     if not key:
         return "allocationKey is empty"
     if known is not None and known.application is not application:
@@ -189,8 +189,8 @@ def _update(
 ) -> list[Decision]:
     """Update a known ask or allocation in place. A waiting ask keeps its place in the order (design 6.3), but loses its pledge.
 
-    Only an ask that can still replace its placeholder keeps its pledge. If the event has the values that the ask already has, nothing
-    changes.
+    An ask keeps its pledge only if the pledge is for the replacement of a placeholder that the ask can still replace. If the
+    event has the values that the ask already has, nothing changes.
     """
     if is_same(ask.spec, spec):
         return []
@@ -281,9 +281,9 @@ def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decis
 def _runs_elsewhere(
     partition: Partition, event: AllocationAdded, known: Ask | None, node: Node
 ) -> str:
-    """Return why the allocation cannot be on the node: it runs on another node.
+    """Return why the allocation cannot be on the node: the pod already runs on another node.
 
-    Return "" if it may be there, or if it is compared with what was reported before.
+    Return "" if the allocation may be on the node, or if a comparison with earlier reports decides this.
     """
     if known is None or known.node in (None, node) or comparison.is_unreported(partition, known):
         return ""
@@ -298,7 +298,7 @@ def _bring(  # noqa: PLR0913, PLR0917 - what one report is about
     node: Node,
     now: int,
 ) -> Ask:
-    """Add an allocation that the core did not know."""
+    """Add an allocation that the core did not know before."""
     ask = _make(partition, application, event, now)
     ask.was_brought = True
     placeholders.seen(state, partition, ask)
@@ -307,7 +307,7 @@ def _bring(  # noqa: PLR0913, PLR0917 - what one report is about
 
 
 def _run_on(partition: Partition, known: Ask, node: Node, spec: AskSpec, now: int) -> None:
-    """Let a known ask or allocation run on the node on which its manager reports it, with this spec."""
+    """Record that a known ask or allocation runs on the node on which its manager reports it, with the reported spec."""
     if known.node is node:
         _update_allocation(partition, known, spec)
         return
@@ -321,7 +321,7 @@ def _run_on(partition: Partition, known: Ask, node: Node, spec: AskSpec, now: in
 
 
 def _requeue(state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int) -> None:
-    """Let an ask that has left its node wait again, with a new arrival number."""
+    """Turn an allocation that has left its node into a waiting ask, with a new arrival number."""
     partition.arrivals += 1
     ask.arrival = partition.arrivals
     ask.cycle = partition.round.cycles  # while an ask is placed it misses no opportunity (P2)
@@ -368,7 +368,8 @@ def _reject_foreign(state: State, event: ForeignAdded, reason: str) -> AskReject
 def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
     """Release the pod that the shim names, or all pods of an application if no key is given.
 
-    The confirmation of a release that the core ordered gets no reply. A failed binding turns the allocation into an ask again.
+    If the pod confirms a release that the core ordered, no reply is returned. A failed binding turns the allocation into an ask
+    again.
     """
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
@@ -427,7 +428,7 @@ def _release_one(
 
 
 def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int) -> list[Decision]:
-    """Turn an allocation whose binding failed back into an ask, which avoids the node for a while (design 1.8)."""
+    """Turn an allocation whose binding failed back into an ask, which avoids the node for some time (design 1.8)."""
     node = ask.node
     assert node is not None
     journal.unsettle(partition, ask)
@@ -442,7 +443,7 @@ def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int
 
 
 def timed_out(state: State, partition: Partition, key: str, now: int) -> list[Decision]:
-    """Release an ask that has waited for its execution timeout. An outdated timer does nothing."""
+    """Release an ask that has waited as long as its execution timeout allows. An outdated timer does nothing."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None or not 0 < ask.expires_ms <= now:
         return []

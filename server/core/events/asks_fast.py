@@ -1,6 +1,6 @@
 """The fast path of adding asks: new asks of a known template that affect only their queue.
 
-`asks.add_ask` is the general path with the same result. This path is for tens of thousands of asks.
+`asks.add_ask` is the general path with the same result. The fast path is for tens of thousands of asks.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,14 @@ tick would have to enqueue the asks itself.
 """
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
-"""Enumeration members, looked up once because each access to a member is slow."""
+"""Members of an enumeration, looked up once because each access to a member is slow."""
 
 
 def add(state: State, event: AskAdded, now: int) -> list[Decision]:
-    """Add an ask by the fast path if that gives the same result as the general path. Otherwise add it by the general path."""
+    """Add an ask by the fast path if that gives the same result as the general path.
+
+    If the results would differ, add the ask by the general path.
+    """
     partition = state.partitions.get(event.partition)
     if partition is None or not _is_quiet(partition, event):
         return asks.add_ask(state, event, now)
@@ -64,7 +67,7 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
 
 
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:
-    """Return whether the event is a new ask with a plain template, of an application whose state stays the same."""
+    """Return whether the event is a new ask with a plain template, from an application whose state the ask does not change."""
     application = partition.applications.get(event.application_id)
     return (
         application is not None
@@ -80,7 +83,10 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
 
 
 def _learned(partition: Partition, spec: AskSpec) -> bool:
-    """Return whether a new template is plain and small. If so, record it for later asks. Return False for a known template."""
+    """Return whether a new template is plain and small.
+
+    If so, record the template for later asks. Return False for a known template.
+    """
     new = spec not in partition.classes.by_spec and spec.is_plain
     if not new or partition.classes.crowded or not is_small(spec.resource):
         return False  # a check of totals has to count the asks that came just now
@@ -91,7 +97,10 @@ def _learned(partition: Partition, spec: AskSpec) -> bool:
 
 
 def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
-    """Take the first event, which must qualify, and the following events as long as they qualify. Return the number of events taken."""
+    """Apply the first event, which must qualify for the fast path, and the events after it as long as they qualify.
+
+    Return the number of events that were applied.
+    """
     name, known, foreign = partition.name, partition.asks, partition.foreign.pods
     applications, classes = partition.applications, partition.classes.plain
     cycles, arrival, taken = partition.round.cycles, partition.arrivals, []

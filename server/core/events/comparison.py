@@ -1,6 +1,7 @@
-"""The comparison of a manager's pods after a new registration: what the manager reports now, and what it reported before (design 1.10).
+"""The comparison of a manager's new reports of its pods, after a new registration, with its earlier reports (design 1.10).
 
-If a pod is reported as before, nothing changes. If it is reported differently, it is changed as by an ordinary report.
+If the new report of a pod equals the earlier report, nothing changes. If the reports differ, the pod is changed as by an
+ordinary report.
 """
 
 from server.core.events import lifecycle, recovery
@@ -24,9 +25,11 @@ def is_unreported(partition: Partition, ask: Ask) -> bool:
 def clear_key(
     state: State, partition: Partition, key: str, application: Application | None, now: int
 ) -> None:
-    """End a known pod if its key is now reported for a pod of another kind or application. The reported pod counts as a new one.
+    """End a known pod if a pod of another kind or application is now reported under its key.
 
-    ``application`` is the application of the new report, None if it reports a foreign pod.
+    The pod that is reported counts as a new pod.
+
+    ``application`` is the application of the new report, or None if the report is about a foreign pod.
     """
     resumption = partition.resumption
     if resumption is None:
@@ -46,16 +49,16 @@ def clear_key(
 
 
 def same_spec(partition: Partition, known: Ask, spec: AskSpec) -> AskSpec:
-    """Return the pod's known spec if its first report after a new registration has equal values. Else return the reported spec."""
+    """Return the pod's known spec if the first report after a new registration has equal values. Else return the reported spec."""
     same = is_unreported(partition, known) and is_same(known.spec, spec)
     return known.spec if same else spec
 
 
 def waits_again(partition: Partition, known: Ask) -> bool:
-    """Note that a pod is reported again as a waiting ask.
+    """Record that a pod is reported again as a waiting ask.
 
-    Return whether it was being released or replaced, and so has to wait again. Any other allocation that is reported as a waiting
-    ask keeps its node: its placement is sent again at the end of the sync.
+    Return whether the pod was being released or replaced, and therefore becomes a waiting ask again. Any other allocation that
+    is reported as a waiting ask keeps its node, and its placement is sent again at the end of the sync.
     """
     resumption = partition.resumption
     if resumption is None or not is_unreported(partition, known):
@@ -70,7 +73,10 @@ def waits_again(partition: Partition, known: Ask) -> bool:
 
 
 def leave_node(partition: Partition, ask: Ask) -> None:
-    """Take an allocation off a node on which it never ran. A decision that evicts the allocation counts it as ended, without lost work."""
+    """Take an allocation off a node on which it never ran.
+
+    A decision that evicts the allocation counts the allocation as ended, without lost work.
+    """
     if ask.is_replaced:
         assert ask.released_by is not None
         why = "its placeholder does not run"
@@ -86,19 +92,19 @@ def is_as_before(partition: Partition, known: Ask, event: AllocationAdded) -> bo
 
 
 def compare_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> None:
-    """Compare the other facts of an allocation that is reported again: the instant of its start, and its release mark (C8)."""
+    """Compare the start and the release mark of an allocation that is reported again with the stored values (C8)."""
     journal.set_started(partition, ask, event.started_ms)
     _compare_mark(partition, ask, event.releasing)
 
 
 def _compare_mark(partition: Partition, ask: Ask, mark: ReleaseMark | None) -> None:
-    """Compare the mark in the new report of an allocation with the core's order to evict it, if there is one.
+    """Compare the mark in the new report of an allocation with the core's order to evict the allocation, if there is such an order.
 
     - If there is no mark, and the pod was being released or replaced, the end of the sync sends the core's order again
       (`resuming`).
-    - The mark may be of a decision that the core knows and that no longer evicts the pod. If that eviction was soft, its
-      withdrawal is sent again. Any other eviction of such a decision has already begun, so that the pod counts as releasing,
-      unless the pod was just vetoed.
+    - The mark may name a decision that the core knows and that no longer evicts the pod. If that eviction was soft, its
+      withdrawal is sent again. If that eviction was not soft, it has already begun, so that the pod counts as releasing, unless
+      the eviction was just vetoed.
     - Any other mark is handled as after a restart of the core (C8).
     """
     resumption = partition.resumption
@@ -118,7 +124,10 @@ def _compare_mark(partition: Partition, ask: Ask, mark: ReleaseMark | None) -> N
 
 
 def is_same_foreign(partition: Partition, known: Foreign, arrived: Foreign) -> bool:
-    """Note that a foreign pod is reported again. Return whether it is reported with the same node, size and tags as before."""
+    """Record that a foreign pod is reported again.
+
+    Return whether the node, the size and the tags of the pod are the same as before.
+    """
     resumption = partition.resumption
     if resumption is None or resumption.foreign.get(known.key) is not known:
         return False

@@ -2,8 +2,8 @@
 
 The configuration that was sent last wins, unless it is based on an outdated revision.
 
-A manager sends its text again in each of its sessions. Another configuration may have been applied since its last session. The
-manager's text then comes into force again only if it has changed.
+A manager sends its configuration again in each of its sessions. Another configuration may have been applied since its last
+session. The manager's configuration then comes into force again only if its text has changed since the last session.
 """
 
 from collections.abc import Iterator
@@ -28,17 +28,20 @@ PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
 """The limits on the earlier configurations that are kept for comparisons: their number, and their total length in characters."""
 GIVEN_MAX: Final = 256
-"""The largest number of managers for which the digest of their last text is stored. The oldest digest is dropped first."""
+"""The largest number of managers for which the digest of the last configuration text is stored.
+
+The oldest digest is dropped first.
+"""
 
 PUT_OFF_FROM: Final = 5_000
-"""If a partition has at least this many queues and applications, the first tick after a configuration only places asks.
+"""If a partition has at least this many queues and applications, the first tick after a new configuration only places asks.
 
 A search for claims among this many takes 20 ms.
 """
 
 
 def change(state: State, event: ConfigurationApplied, now: int) -> Parts[list[Decision]]:
-    """Apply a configuration in parts, or return the reply that says why the present one stays in force."""
+    """Apply a configuration in parts, or return the reply that says why the present configuration stays in force."""
     refused = would_refuse(state, event)
     if event.rm_id and not is_stale(state, event):
         _note_given(state, event.rm_id, event.configuration.digest)
@@ -58,7 +61,7 @@ def change(state: State, event: ConfigurationApplied, now: int) -> Parts[list[De
 
 
 def change_next(state: State, now: int) -> Parts[list[Decision]]:
-    """Do the next step of the change of the first partition that is outdated. Return the decisions to report."""
+    """Do the next step of the change of the first partition that is outdated. Return the decisions to report about that step."""
     name, left = next(iter(state.outdated.items()))
     partition, notes = state.partitions[name], list[Decision]()
     spec = state.configuration.partition(name)
@@ -77,7 +80,10 @@ def change_next(state: State, now: int) -> Parts[list[Decision]]:
 
 
 def complete(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
-    """Do, in parts, all steps of the change of a partition that are left. Return the decisions to report."""
+    """Do, in parts, all remaining steps of the change of a partition to the configuration in force.
+
+    Return the decisions to report.
+    """
     left = state.outdated.pop(partition.name, None)
     if left is None:
         return []
@@ -92,8 +98,8 @@ def prepare(state: State, configuration: Configuration) -> Iterator[None]:
 
     Applying the configuration then takes less time.
 
-    Other events may come between two pieces. Afterwards the caller calls `drop_prepared`, whether or not it has applied the
-    configuration.
+    Other events may be handled between two pieces. Afterwards the caller calls `drop_prepared`, whether or not it has applied
+    the configuration.
     """
     state.prepared = {}
     for spec in state.own(configuration):
@@ -119,7 +125,10 @@ def drop_prepared(state: State) -> Iterator[None]:
 
 
 def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
-    """Return the reply to a configuration that would not come into force. Return an empty list if it would."""
+    """Return the reply to a configuration that would not come into force.
+
+    Return an empty list if the configuration would come into force.
+    """
     if is_stale(state, event):
         message = (
             f"it was made from {event.base}, and {state.revision.without_source()} is in force"
@@ -134,7 +143,7 @@ def would_refuse(state: State, event: ConfigurationApplied) -> list[Decision]:
 def is_stale(state: State, event: ConfigurationApplied) -> bool:
     """Return whether a configuration is based on a revision that is no longer in force.
 
-    Return False for the configuration in force itself.
+    Return False for a configuration that equals the configuration in force.
     """
     is_there = event.configuration.digest == state.revision.digest
     return event.base.is_stale(state.revision) and not is_there
@@ -155,10 +164,11 @@ def register(
 
 
 def counts(state: State, rm_id: str, digest: str) -> bool:
-    """Return whether a text that a manager sends in each of its sessions comes into force.
+    """Return whether a configuration text that a manager sends in each of its sessions comes into force.
 
-    A text that the manager also sent last time does not replace a configuration that was applied since. If the manager sent no
-    text before, a change cannot be detected. Then a configuration that an operator applied stays in force.
+    A text that the manager also sent in its last session does not replace a configuration that was applied since then. If the
+    manager sent no text before, the core cannot detect whether the text has changed. Then a configuration that an operator
+    applied stays in force.
     """
     if not digest or digest == state.revision.digest:
         return True
@@ -225,8 +235,9 @@ def _apply(
 ) -> Parts[list[Decision]]:
     """Change every partition as the configuration says. Partitions that the configuration no longer lists are stopped and drain.
 
-    With ``one_by_one``, only the first partition that exists already is changed, and only if its asks keep their classes. The next
-    ticks change the others (`change_next`). Partitions that are new, or that are listed again, come into force at once.
+    With ``one_by_one``, only the first existing partition is changed, and only if its asks keep their classes. The next ticks
+    change the other existing partitions (`change_next`). Partitions that are new, or that are listed again, are changed at
+    once.
     """
     notes = yield from _set_timers(state, now)
     state.configuration = configuration
@@ -259,7 +270,10 @@ def _apply(
 
 
 def _set_timers(state: State, now: int) -> Parts[list[Decision]]:
-    """Set the timers of quota runs for which an earlier configuration still has to be compared. Return notes."""
+    """Update, in parts, the timers of quota runs in each outdated partition whose update is still to be made.
+
+    Return the notes to send.
+    """
     notes: list[Decision] = []
     for name, left in state.outdated.items():
         if left.before is not None:
@@ -269,7 +283,7 @@ def _set_timers(state: State, now: int) -> Parts[list[Decision]]:
 
 
 def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
-    """Change a partition that came with another configuration as the configuration in force says."""
+    """Change a partition that was created under another configuration to the configuration in force."""
     spec = state.configuration.partition(partition.name)
     if spec is None:
         return _retire(partition)
@@ -286,7 +300,7 @@ def _keeps_classes(partition: Partition, spec: PartitionSpec) -> bool:
 def _change(
     state: State, partition: Partition, spec: PartitionSpec, now: int
 ) -> Parts[list[Decision]]:
-    """Let a specification come into force in a partition, with all that follows."""
+    """Put a specification into force in a partition, and make all further changes that follow."""
     before = partition.spec
     notes = yield from _bring(state, partition, spec, now, classes_later=False)
     notes += yield from due_quota.configured(state, partition, before, now)
@@ -297,7 +311,10 @@ def _change(
 def _change_first(
     state: State, partition: Partition, spec: PartitionSpec, now: int
 ) -> Parts[list[Decision]]:
-    """Let a specification come into force. Leave the other steps of a large partition to the next ticks (`change_next`)."""
+    """Put a specification into force in a partition.
+
+    Leave the other steps of a large partition to the next ticks (`change_next`).
+    """
     before = partition.spec
     notes = yield from _bring(state, partition, spec, now, classes_later=True)
     partition.thrashing.reset()
@@ -311,7 +328,7 @@ def _change_first(
 
 
 def _drop_complete(state: State, partition: Partition) -> None:
-    """End the change of a partition if nothing is left of it."""
+    """End the change of a partition if no step of the change is left."""
     left = state.outdated[partition.name]
     if left.is_in_force and left.before is None and not partition.unclassed:
         del state.outdated[partition.name]
@@ -320,7 +337,7 @@ def _drop_complete(state: State, partition: Partition) -> None:
 def _bring(
     state: State, partition: Partition, spec: PartitionSpec, now: int, *, classes_later: bool
 ) -> Parts[list[Decision]]:
-    """Let queues, limits and order be those of a specification. Return notes about removed queues."""
+    """Change queues, limits and order to those of a specification. Return notes about removed queues."""
     removed = yield from tree.apply_spec_in_parts(
         partition, spec, state.prepared_for(spec), classes_later=classes_later
     )

@@ -1,6 +1,6 @@
 """The epochs of registrations (design 7.2).
 
-Of several processes of a shim, only the one that was elected last may register.
+If several processes of one shim run, only the process that was elected last may register.
 """
 
 from server.core.state import Manager
@@ -10,9 +10,10 @@ from server.model.events import ManagerRegistered
 def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
     """Return why a registration is refused because of its epoch, or "" if it is not refused.
 
-    ``manager`` is the manager as it registered last, None if it is not registered. A registration is refused if its epoch is
-    lower than the manager's. It is also refused if the epochs are equal and another process sends it. A registration without an
-    epoch is accepted if it asks the core to forget the manager. A cluster can thus stop using elections.
+    ``manager`` is the manager's last registration, or None if the manager is not registered. A registration is refused if its
+    epoch is lower than the manager's. A registration is also refused if the epochs are equal and the registration comes from
+    another process. A registration without an epoch is accepted if it asks the core to forget the manager. With such a
+    registration, a cluster can stop using elections.
     """
     if manager is None or event.epoch > manager.epoch or not manager.epoch:
         return ""
@@ -27,7 +28,10 @@ def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
 
 
 def term(epoch: int, instance: str) -> str:
-    """Return the words that say in which epoch and as which process a shim registers. Return "" without an epoch."""
+    """Return a text that names the epoch and the process in which a shim registers.
+
+    Return "" for a registration without an epoch.
+    """
     if not epoch:
         return ""
     return f" in epoch {epoch} as {instance!r}" if instance else f" in epoch {epoch}"

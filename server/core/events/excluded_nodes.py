@@ -1,4 +1,7 @@
-"""The nodes on which an ask could not be bound. The ask avoids them for a while, or until the node changes (design 1.8)."""
+"""The nodes on which an ask could not be bound.
+
+The ask avoids these nodes for some time, or until the node changes (design 1.8).
+"""
 
 from typing import Final
 
@@ -14,7 +17,7 @@ TIMER: Final = "avoid"
 
 
 def note(state: State, partition: Partition, ask: Ask, node_id: str, now: int) -> None:
-    """Record that an ask avoids a node from now on. The caller gives the ask its new equivalence class."""
+    """Record that an ask avoids a node from this instant on. The caller gives the ask its new equivalence class."""
     avoided = partition.avoided.setdefault(ask.key, {})
     avoided.pop(node_id, None)
     while len(avoided) >= AVOIDED_NODES_MAX:
@@ -24,13 +27,13 @@ def note(state: State, partition: Partition, ask: Ask, node_id: str, now: int) -
 
 
 def avoid(state: State, partition: Partition, ask: Ask, node_id: str, now: int) -> None:
-    """Let a waiting ask avoid a node for a while."""
+    """Record that a waiting ask avoids a node for some time."""
     note(state, partition, ask, node_id, now)
     journal.reclassify(partition, ask)
 
 
 def over(partition: Partition, key: str, now: int) -> None:
-    """Drop, from the nodes that an ask avoids, those whose time is over."""
+    """Drop the nodes that an ask has avoided for long enough, so that the ask may use them again."""
     avoided = partition.avoided.get(key)
     if avoided is None:
         return
@@ -38,7 +41,7 @@ def over(partition: Partition, key: str, now: int) -> None:
 
 
 def forget(partition: Partition, node_id: str) -> None:
-    """Let all asks that avoid a node use it again, because the node has changed."""
+    """Allow all asks that avoid a node to use the node again, because the node has changed."""
     for key, avoided in list(partition.avoided.items()):
         if node_id in avoided:
             _avoid_only(

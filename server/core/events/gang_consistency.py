@@ -1,8 +1,8 @@
-"""The rule that members of a gang agree on class and preemption policy (J1).
+"""The rule that all members of a gang have the same class and preemption policy (J1).
 
-All members are in one queue because they belong to one application. Classes have a meaning only if policy `job` is listed. If
-policy `job` is not listed, no ask is rejected because of its class (J4). A running member is never rejected (design 1.10). A
-later change of labels is accepted.
+All members are in one queue because they belong to one application. The classes of members matter only if policy `job` is
+listed. If policy `job` is not listed, no ask is rejected because of its class (J4). A running member is never rejected (design
+1.10). A later change of labels is accepted.
 """
 
 from server.model.asks import AskSpec, GangClass, gang_class
@@ -14,7 +14,7 @@ from server.state.placeholders import PLACEHOLDERS
 
 
 def disagreement(partition: Partition, application: Application, spec: AskSpec) -> str:
-    """Return why a new ask may not join its gang. Return "" if it may join, or has no gang."""
+    """Return why a new ask may not join its gang. Return "" if the ask may join the gang, or belongs to no gang."""
     settings = partition.spec.preemption
     named = settings.lists(JOB) and spec.job_key != PLACEHOLDERS
     job = application.jobs.get(spec.job_key) if named else None
@@ -32,7 +32,7 @@ def disagreement(partition: Partition, application: Application, spec: AskSpec) 
 
 
 def note(application: Application, spec: AskSpec) -> None:
-    """Record an accepted member, so that later members can be compared with it."""
+    """Record an accepted member, with which later members of its gang are compared."""
     job = application.jobs.get(spec.job_key)
     if job is not None:
         job.example = spec

@@ -1,10 +1,10 @@
 """The size of gangs that declare no size. Such a gang is complete when no new member has arrived for `job.gathering` (J1).
 
-A gang needs all members that exist when it is complete. A later member joins the gang, but the gang does not need it. If a
-member is lost before all members are placed, the gang waits for members again (it *gathers*). A running member that the manager
-reports counts in the size of its gang at once, without the wait for `job.gathering`. Such members were placed together, and the
-manager that reports them knows all of them. A gang of one is treated as an ordinary ask and not recorded as a gang. A member
-that arrives later starts a new gang that gathers.
+A gang needs all members that exist at the instant when it is complete. A later member joins the gang, but the gang does not
+need it. If a member is lost before all members are placed, the gang waits for members again (it *gathers*). A running member
+that the manager reports counts in the size of its gang at once, without the wait for `job.gathering`. Running members were
+placed together, and the manager that reports them knows all members of the gang. A gang of one member is treated as an ordinary
+ask and is not recorded as a gang. A member that arrives later starts a new gang, which waits for further members.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ E = TypeVar("E", AskAdded, AllocationAdded)
 
 
 class _Size(NamedTuple):
-    """The size of a gang, whether that size was counted, and the spec of one of its members."""
+    """The size of a gang, whether the core counted that size, and the spec of one member."""
 
     needed: int
     counted: bool
@@ -63,7 +63,9 @@ def _of_member(ask: Ask) -> _Size:
 def joins(
     partition: Partition, application: Application, spec: AskSpec, known: Ask | None = None
 ) -> int | None:
-    """Note that a member joins its gang. Nothing happens if the gang has a stated size.
+    """Record that a member joins its gang.
+
+    Do nothing if the gang has a stated size.
 
     A new member restarts the wait of a gathering gang, or ends it if the member states a size. A ``known`` member of the gang does
     not count as new. For a known member, return the instant since which its gang gathers, or None.
@@ -80,7 +82,7 @@ def joins(
 
 
 def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
-    """Restore the instant since which a gang gathers, if the gang was created again only because its single member changed."""
+    """Restore the instant since which a gang waits for members, if the gang was created again only because its member changed."""
     job = ask.group
     if since_ms is not None and isinstance(job, Gang) and job in partition.gangs.came:
         partition.gangs.gathering.setdefault(job, since_ms)
@@ -107,7 +109,7 @@ def existing(
 
 
 def note(partition: Partition, now: int) -> None:
-    """Record which gangs gather, and the instant since which each of them has received no new member.
+    """Record which gangs wait for members, and the instant since which each of these gangs has received no new member.
 
     This function must be called after each event and each tick.
     """
@@ -121,20 +123,20 @@ def note(partition: Partition, now: int) -> None:
 
 
 def count(partition: Partition, now: int) -> None:
-    """Set the size of each gang that has gathered long enough to its present number of members."""
+    """Set the size of each gang that has waited long enough for members to its present number of members."""
     for job in [one for one in partition.gangs.gathering if whole_ms(partition, one) <= now]:
         whole(partition, job)
 
 
 def whole(partition: Partition, job: Gang) -> None:
-    """Set the size of the gang to its present number of members. The gang then needs all of them."""
+    """Set the size of the gang to its present number of members. The gang then needs all of these members."""
     gang_sizes.resize(partition, job, gang_sizes.present(partition, job), counted=True)
 
 
 def whole_ms(partition: Partition, job: Gang) -> int:
-    """Return the instant at which a gathering gang is complete if no new member arrives.
+    """Return the instant at which a gang that waits for members is complete if no new member arrives.
 
-    A gang of which members already run is complete at once.
+    A gang with running members is complete at once.
     """
     since_ms = partition.gangs.gathering[job]
     at_once = job.placed and job.min_members == UNSIZED
@@ -142,12 +144,12 @@ def whole_ms(partition: Partition, job: Gang) -> int:
 
 
 def next_due(partition: Partition) -> int | None:
-    """Return the instant at which the next gang is complete. Return None if no gang gathers."""
+    """Return the instant at which the next gang is complete. Return None if no gang waits for members."""
     return min((whole_ms(partition, one) for one in partition.gangs.gathering), default=None)
 
 
 def resumed(partition: Partition) -> None:
-    """Complete every gang with an open decision, once all pods are known after a restart (J10).
+    """Complete every gang that has an open decision, once all pods are known after a restart (J10).
 
     Each of these gangs was complete before the restart.
     """

@@ -1,4 +1,4 @@
-"""The life of applications, asks and queues: their states, and how each ends."""
+"""The life cycle of applications, asks and queues: the states of applications, and how applications, asks and queues end."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -26,10 +26,10 @@ from server.state.queues import Queue
 
 RUNNING: Final = ApplicationState.RUNNING
 _FAILING: Final = ApplicationState.FAILING
-"""Enumeration members, looked up once because each access to a member is slow."""
+"""Members of an enumeration, looked up once because each access to a member is slow."""
 
 _COMPLETES: Final = (RUNNING, ApplicationState.ACCEPTED)
-"""The states of an application that completes when its last ask and allocation are gone."""
+"""The states in which an application completes when its last ask and its last allocation have ended."""
 
 COMPLETING_MS = 30_000
 """The time for which an application without asks and allocations stays Completing."""
@@ -80,16 +80,17 @@ def become(
 
 
 def for_held(partition: Partition, application: Application) -> None:
-    """Make the next tick check again the asks that wait for placeholders of the application."""
+    """Make the next tick examine again the asks that wait for placeholders of the application."""
     if application.holds:
         partition.gangs.holding[application] = None
 
 
 def emptied(state: State, partition: Partition, application: Application, now: int) -> None:
-    """Start to complete an application whose last ask and allocation are gone.
+    """Begin to complete an application whose last ask and last allocation have ended.
 
-    The application becomes Completing, even if none of its asks ever got a node. If no ask arrives within COMPLETING_MS, it becomes
-    Completed. A Failing application becomes Failed at the next tick. The update for its client is added to the notes of the state.
+    The application becomes Completing, even if none of its asks ever got a node. If no ask arrives within COMPLETING_MS, the
+    application becomes Completed. A Failing application becomes Failed at the next tick. The update for its client is added to
+    the notes of the state.
     """
     if application.asks or application.allocations:
         return
@@ -103,7 +104,10 @@ def emptied(state: State, partition: Partition, application: Application, now: i
 
 
 def completed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Complete and remove an application that has been Completing for COMPLETING_MS. Otherwise do nothing."""
+    """Complete and remove an application that has been Completing for COMPLETING_MS.
+
+    If the application has not been Completing for that long, do nothing.
+    """
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.COMPLETING:
         return []
@@ -114,7 +118,10 @@ def completed(partition: Partition, application_id: str, now: int) -> list[Decis
 
 
 def failed(partition: Partition, application_id: str, now: int) -> list[Decision]:
-    """Fail and remove a Failing application that has no asks and allocations left. Otherwise do nothing."""
+    """Fail and remove a Failing application that has no asks and allocations left.
+
+    If the application is not Failing, or has asks or allocations left, do nothing.
+    """
     application = partition.applications.get(application_id)
     if application is None or application.state is not ApplicationState.FAILING:
         return []
@@ -168,7 +175,10 @@ def released(partition: Partition, ask: Ask, termination: Termination, message: 
 
 
 def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
-    """Return the placements to send to the shims, in the order of the asks. Building tuples is faster than calling `Placed`."""
+    """Return the placements to send to the shims, in the order of the asks.
+
+    For many placements, building tuples is faster than calling `Placed`.
+    """
     name, new, made = partition.name, tuple.__new__, []
     for ask in asks:
         node, application = ask.node, ask.application
@@ -189,10 +199,12 @@ def placed(partition: Partition, asks: Iterable[Ask]) -> list[Placed]:
 
 
 def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
-    """Remove an ask or allocation for good. End its decision, free what it holds, and start to complete an empty application.
+    """Remove an ask or allocation for good.
 
-    Decisions that follow from this are added to the notes of the state, such as the placement of the ask that replaces a
-    placeholder.
+    End the decision of the ask, free its capacity, and begin to complete the application if it is empty.
+
+    Decisions that follow from the removal, such as the placement of the ask that replaces a placeholder, are added to the notes
+    of the state.
     """
     drop_pledge(partition, ask, "its ask is gone")
     decision = ask.released_by
@@ -212,9 +224,9 @@ def end(state: State, partition: Partition, ask: Ask, now: int) -> None:
 
 
 def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) -> None:
-    """Lower by one the number of placeholders for which the application waits, because ``placeholder`` has ended.
+    """Lower by one the number of placeholders that the application still expects, because ``placeholder`` has ended.
 
-    The reason of its end does not matter (YUNIKORN-1395).
+    The reason why the placeholder ended does not matter (YUNIKORN-1395).
     """
     application = placeholder.application
     if application.reserve is not None:
@@ -228,7 +240,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 def _vacated(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
     """Place the ask of a replacement whose placeholder has ended.
 
-    During a sync in which objects are compared, wait for the end of the sync.
+    During a sync in which objects are compared, the ask is placed at the end of the sync.
     """
     if partition.resumption is None:
         take_over(state, partition, commitment, now)
@@ -251,6 +263,6 @@ def take_over(state: State, partition: Partition, commitment: Commitment, now: i
 
 
 def drop_pledge(partition: Partition, ask: Ask, reason: str) -> None:
-    """Abort the decision or reservation that holds capacity for the ask, if there is one."""
+    """Abort the decision or reservation that keeps capacity for the ask, if there is one."""
     if ask.pledge is not None:
         journal.close(partition, ask.pledge.commitment, DecisionState.ABORTED, reason)

@@ -38,9 +38,9 @@ WIPED: Final = 50
 def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
     """Register a shim, in parts. Objects that a shim with this id reported before are kept and compared, or are removed.
 
-    The objects are kept if the shim will say when it has reported everything, and does not ask to forget them. The shim's
-    configuration is ignored if a file configures the core, and refused if another manager configures the core. A registration of an
-    old epoch changes nothing (design 7.2).
+    The objects are kept if the shim will report when its sync is complete, and does not request that its objects are forgotten.
+    The shim's configuration is ignored if the core's configuration comes from a file, and refused if it comes from another
+    manager. A registration of an old epoch changes nothing (design 7.2).
     """
     known = moving.known_manager(state, event.table_revision, event.rm_id)
     if why := epochs.obstacle(known, event):
@@ -75,7 +75,7 @@ def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
 
 
 def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
-    """Remove, in parts, the objects that a known manager reported, except those that are kept and compared.
+    """Remove, in parts, the objects that a known manager reported before, except the objects that are kept and compared.
 
     Return the decisions to report.
     """
@@ -92,10 +92,13 @@ def _replace(state: State, event: ManagerRegistered, now: int) -> Parts[list[Dec
 
 
 def take_leadership(state: State, event: LeadershipTaken) -> list[Decision]:
-    """Mark every manager as not synced. This process has the state of the process before it, but no connection to a manager.
+    """Mark every manager as not synced.
 
-    The objects that a manager had reported are compared with its next reports, and timers wait for the end of its sync (C9). The
-    first table of cores begins to count here, so that all followers take it after the same input.
+    This process has the state of the former leader, but no connection to a manager.
+
+    The objects that a manager had reported to the former leader are compared with its next reports, and timers wait for the end
+    of its sync (C9). The first table of cores takes effect with this event, so that all followers apply the table after the
+    same input.
     """
     table = event.assignment
     if state.assignment is None and table is not None and not state.given_away(table):
@@ -125,9 +128,11 @@ def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
 
 
 def forget(state: State, event: ManagerForgotten) -> list[Decision]:
-    """Drop the registration of a shim that has no objects left. Keep it if the shim registered after ``event.since``.
+    """Drop the registration of a shim that has no objects left.
 
-    If that shim configured the core, the next shim that brings a configuration configures it.
+    Keep the registration if the shim registered again after ``event.since``.
+
+    If the core's configuration comes from that shim, the next shim that brings a configuration replaces it.
     """
     manager = state.managers.get(event.rm_id)
     if manager is None or manager.registered_ms > event.since:
@@ -158,7 +163,10 @@ def _configure(
 
 
 def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> Parts[list[Decision]]:
-    """Remove all objects that a manager reported. Return the decisions for other managers with pods on its nodes."""
+    """Remove all objects that a manager reported.
+
+    Return the decisions for other managers with pods on the nodes that are removed.
+    """
     decisions: list[Decision] = []
     for at, application in enumerate(_applications(partition, rm_id)):
         if not at % WIPED:
@@ -191,9 +199,9 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
     """Complete a shim's sync, so that placement may start. Reopen its decisions from before a restart, and start quota timers.
 
-    If the shim's earlier objects were kept, those that it did not report again end now, and the timers of quota runs go on
-    (Q7). If the numbers of objects that the shim sends differ from the core's, report this and accept the sync. A shim that
-    sends only zeros does not state its numbers, so nothing is compared.
+    If the shim's earlier objects were kept, the objects that it did not report again end now, and the timers of quota runs go
+    on (Q7). If the numbers of objects in the event differ from the core's numbers, the difference is reported, and the sync is
+    accepted. A shim that sends only zeros states no numbers, so no numbers are compared.
     """
     manager = state.managers.get(event.rm_id)
     if manager is None:
@@ -253,7 +261,7 @@ class _Resumed(NamedTuple):
 
 
 def _end_comparisons(state: State, manager: Manager, now: int) -> _Resumed:
-    """In each partition with a comparison in progress, end the comparison of the manager's new reports with its earlier ones."""
+    """For each partition in which the manager's new reports are being compared with its earlier reports, end the comparison."""
     decisions: list[Decision] = []
     unseen, keeps_quota = 0, set[str]()
     for group in manager.groups_unreported:
@@ -285,7 +293,10 @@ def held(state: State, rm_id: str) -> dict[str, int]:
 
 
 def allow_disruptions(state: State, event: DisruptionsAllowed) -> list[Decision]:
-    """Set how many pods of a disruption group may be evicted, as its manager reports (V5). Without a number, forget the group."""
+    """Set how many pods of a disruption group may be evicted now, as the group's manager reports (V5).
+
+    If the event has no number, forget the group.
+    """
     manager = state.managers.get(event.rm_id)
     if manager is None:
         message = REGISTER_FIRST.format(rm_id=event.rm_id)

@@ -1,4 +1,4 @@
-"""Partitions that another group of cores owned before, taken over with everything that its core knew of them (design 7.6, 7.9)."""
+"""The transfer of partitions from another group of cores, with all state that the former core has about them (design 7.6, 7.9)."""
 
 from typing import Final
 
@@ -6,11 +6,14 @@ from server.core.state import MovedPartition, State
 from server.state.partition import Partition
 
 TIMER: Final = "move"
-"""The kind of the timer of a move that is given up. The new owner of the partition does not get this timer."""
+"""The kind of the timer at which a move is given up. This timer is not passed on to the new owner of the partition."""
 
 
 def of(state: State, name: str) -> MovedPartition:
-    """Return what a core knows of a partition, to be taken by another core. The objects are those of the state itself."""
+    """Return all state that a core has about a partition, for another core to take.
+
+    The returned objects are not copied: they are the objects of the state.
+    """
     partition = state.partitions[name]
     timers = [one for one in state.timers if one[3] == name and one[2] != TIMER]
     leaving = state.leaving.get(name)
@@ -21,7 +24,7 @@ def of(state: State, name: str) -> MovedPartition:
 
 
 def take(state: State, moved: MovedPartition) -> None:
-    """Add a partition of another core. What this core knows of its manager stays."""
+    """Add a partition of another core. What this core already stores about the partition's manager is kept."""
     partition = moved.partition
     state.partitions[partition.name] = partition
     for due, _, kind, name, subject in moved.timers:
@@ -35,10 +38,12 @@ def take(state: State, moved: MovedPartition) -> None:
 
 
 def adopt(state: State, former: State) -> list[str]:
-    """Take the partitions that this core owns and does not have yet from the state of their former core. Return their names.
+    """Take, from the state of their former core, the partitions that this core owns and does not have yet.
 
-    Asks keep their ages and back-offs. Queues keep their timers. Open decisions stay open. The former core must not decide for
-    these partitions any more, and its state must not be used afterwards, because the objects are moved.
+    Return their names.
+
+    Asks keep their ages and back-offs. Queues keep their timers. Open decisions stay open. After this call, the former core
+    must not decide for these partitions, and its state must not be used, because the objects are moved.
     """
     taken = []
     for spec in state.own(state.configuration):
@@ -53,5 +58,5 @@ def adopt(state: State, former: State) -> list[str]:
 
 
 def is_empty(partition: Partition | None) -> bool:
-    """Return whether a core has nothing in a partition, so that the partition can be taken from another core."""
+    """Return whether a core has no objects in a partition, so that the partition can be taken from another core."""
     return partition is None or not (partition.index.nodes or partition.applications)

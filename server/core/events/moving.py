@@ -1,9 +1,10 @@
 """The move of a partition to another group of cores while both groups run (design 7.9).
 
 The former owner stops deciding for the partition (`MoveStep.LEAVE`), and its copy goes to the new owner in parts. The new owner
-takes the copy when a shim registers with the revision of the table that names the new owner. At most one of the two groups acts for
-the partition, because the shim reports it to the group that the shim's table names, and a core decides nothing for a partition that
-was not reported to it. What the shim reports is compared with the copy, so the copy may be older than the report.
+takes the copy when a shim registers with the revision of the table in which the partition belongs to the new owner. At most one
+of the two groups acts for the partition. The shim reports the partition only to the group that its table names, and a core
+decides only for partitions that were reported to it. The shim's reports are compared with the copy, so the copy may be older
+than the reports.
 """
 
 import base64
@@ -28,11 +29,14 @@ TIMER: Final = moved.TIMER
 PART_BYTES: Final = 1 << 18
 """The number of bytes of one part of a copy."""
 UNPACKED_BYTES_MAX: Final = 1 << 30
-"""The largest number of bytes of a copy after decompression. A usual copy has about four times as many as before."""
+"""The largest number of bytes of a copy after decompression.
+
+A typical copy has about four times as many bytes after decompression as before.
+"""
 
 
 def copy_of(state: State, name: str) -> bytes:
-    """Return a copy of a partition. The core must not change meanwhile."""
+    """Return a copy of a partition. The core must not change the partition while the copy is made."""
     return b"".join(packed(frames_of(moved.of(state, name))))
 
 
@@ -43,12 +47,14 @@ def parts_of(data: bytes) -> Iterator[bytes]:
 
 
 def encoded(part: bytes) -> str:
-    """Return a part of a copy as an event holds it."""
+    """Return a part of a copy in the encoding that events use."""
     return base64.b85encode(part).decode()
 
 
 def in_the_way(state: State, name: str, group: str = "") -> str:
-    """Return the partition whose move has to end before a partition can move, or "". ``group`` is the new owner, "" for this group.
+    """Return the partition whose move has to end before another partition can move, or "" if there is none.
+
+    ``group`` is the new owner, or "" if this core's group is the new owner.
 
     Each move raises the revision of this core's group, so that two moves at once would have the same revision.
     """
@@ -60,7 +66,10 @@ def in_the_way(state: State, name: str, group: str = "") -> str:
 
 
 def move(state: State, event: PartitionMoving, now: int) -> list[Decision]:
-    """Do a step of a move. Do nothing if the step does not fit the state: the caller looks afterwards what has become of it."""
+    """Carry out one step of a move.
+
+    Do nothing if the step does not fit the state: the caller reads the state afterwards to learn the result.
+    """
     return _STEPS[event.step](state, event, now)
 
 
@@ -69,7 +78,7 @@ def _leave(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     partition = state.partitions.get(name)
     if partition is None or in_the_way(state, name, event.group):
         return []
-    # The copy has the configuration in force.
+    # The copy contains the configuration in force.
     notes = whole(configuration.complete(state, partition, now))
     known = state.leaving.get(name)
     timers = [] if known is None else known.timers
@@ -91,7 +100,7 @@ def _stay(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 
 
 def given_up(state: State, partition: Partition, now: int) -> list[Decision]:
-    """Decide for a partition again whose move was not completed in time."""
+    """Resume decisions for a partition whose move was not completed in time."""
     leaving = state.leaving.get(partition.name)
     if leaving is None or leaving.until_ms > now:
         return []
@@ -138,7 +147,10 @@ def _part(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 
 
 def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
-    """Read the copy, and keep it until a shim has the new table. An earlier copy of the partition is of a move that was given up."""
+    """Read the copy, and store it until a shim registers with the new table.
+
+    An earlier copy of the partition belongs to a move that was given up.
+    """
     del now
     name, parts = event.partition, state.copies.pop(event.partition, [])
     if in_the_way(state, name):
@@ -156,7 +168,10 @@ def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 
 
 def take(state: State, revision: int, now: int, rm_id: str) -> list[Decision]:
-    """Take the partition that came with this revision of the table, because its manager has it. Return the decisions to report."""
+    """Take the partition whose move has this revision of the table, because its manager has registered with that revision.
+
+    Return the decisions to report.
+    """
     assignment = state.assignment
     if assignment is None or revision <= assignment.revision:
         return []
@@ -167,7 +182,7 @@ def take(state: State, revision: int, now: int, rm_id: str) -> list[Decision]:
 
 
 def take_named(state: State, now: int) -> None:
-    """Take the partition that came, if the core was started with the table that names this group as its owner."""
+    """Take the partition whose copy has arrived, if the core was started with a table that names this group as the owner."""
     assignment = state.assignment
     if assignment is None:
         return
@@ -177,27 +192,27 @@ def take_named(state: State, now: int) -> None:
 
 
 def known_manager(state: State, revision: int, rm_id: str) -> Manager | None:
-    """Return a manager as it registered last, here or at the former owner of the partition that it brings."""
+    """Return the last registration of a manager, at this core or at the former owner of the partition that the manager brings."""
     known = state.managers.get(rm_id)
     found = [one.moved.manager for one in state.arrivals.values() if one.revision == revision]
     return known or next((one for one in found if one is not None and one.rm_id == rm_id), None)
 
 
 def _is_of(arrival: Arrival, rm_id: str) -> bool:
-    """Return whether a manager may bring a partition: it is the one that owns it, or none owns it."""
+    """Return whether a manager may bring a partition: the manager owns the partition, or no manager owns it."""
     manager = arrival.moved.manager
     return manager is None or manager.rm_id == rm_id
 
 
 def _take(state: State, group: str, name: str, now: int) -> list[Decision]:
-    """Write the move to this core's group into the table, and take the partition unless this core has objects in it already."""
+    """Record the move to this core's group in the table, and take the partition unless this core already has objects in it."""
     arrival = state.arrivals[name]
     _change_table(state, TableChange(arrival.revision, name, group, arrival.revision))
     return _begin(state, arrival, now) if moved.is_empty(state.partitions.get(name)) else []
 
 
 def _begin(state: State, arrival: Arrival, now: int) -> list[Decision]:
-    """Take a partition. What its manager reports next is compared with the copy."""
+    """Take a partition. The next reports of its manager are compared with the copy."""
     partition, former = arrival.moved.partition, arrival.moved.manager
     moved.take(state, arrival.moved)
     if former is not None:
@@ -210,7 +225,10 @@ def _begin(state: State, arrival: Arrival, now: int) -> list[Decision]:
 
 
 def _change_table(state: State, change: TableChange) -> None:
-    """Write a move into the core's own table. A copy that came for this revision, or for an older one, is not taken any more."""
+    """Record a move in the core's own table.
+
+    A copy that arrived for this revision, or for an older revision, can no longer be taken.
+    """
     assignment = state.assignment
     assert assignment is not None, "a core without a table moves nothing"
     for name in [name for name, one in state.arrivals.items() if one.revision <= change.revision]:
@@ -221,7 +239,7 @@ def _change_table(state: State, change: TableChange) -> None:
 
 
 def digest_of(state: State) -> bytes:
-    """Return the digest of the moves of a core."""
+    """Return the digest of all recorded moves of a core."""
     text = hashlib.sha256(repr((state.leaving, state.copies, state.changes)).encode())
     for name, one in state.arrivals.items():
         facts = (name, one.group, one.revision, one.moved.timers, one.moved.manager)

@@ -50,7 +50,7 @@ def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
 
 
 def _unreported(partition: Partition, node_id: str) -> Node | None:
-    """Return the node if its manager registered again and has not reported it since then. Else return None."""
+    """Return the node if its manager registered again and has not reported it since then. Return None otherwise."""
     resumption = partition.resumption
     node = None if resumption is None else resumption.nodes.get(node_id)
     return node if node is not None and partition.index.nodes.get(node_id) is node else None
@@ -59,8 +59,8 @@ def _unreported(partition: Partition, node_id: str) -> Node | None:
 def _compare(partition: Partition, node: Node, event: NodeAdded, now: int) -> list[Decision]:
     """Compare a node that is reported again with the node that is known. A difference is handled as an update (design 1.10).
 
-    A node that is now reported as draining takes placements as before, until its manager drains it, enables it or completes the
-    sync.
+    If the new report says that the node is draining, the node still takes placements until its manager drains it, enables it or
+    completes the sync.
     """
     resumption = partition.resumption
     assert resumption is not None, f"no sync of {event.rm_id} is in progress"
@@ -181,7 +181,10 @@ def change(state: State, event: NodeChange, now: int) -> list[Decision]:
 
 
 def _set_standing(partition: Partition, node: Node, now: int, *, enabled: bool) -> list[Decision]:
-    """Let a node take placements if ``enabled``, else let it take no new ones. Return notes about reservations that end."""
+    """Let a node take placements if ``enabled`` is true, else let it take no new placements.
+
+    Return notes about reservations that end.
+    """
     if _stands(partition, node, enabled=enabled):
         return []
     excluded_nodes.forget(partition, node.node_id)

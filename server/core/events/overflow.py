@@ -10,7 +10,7 @@ from server.state.partition import Partition
 ASKS_MAX: Final = 2_000_000
 """The largest number of asks and allocations that one partition accepts."""
 CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
-"""The total of a type below which small asks need no check: even ASKS_MAX small asks leave the sum below the bound."""
+"""The total of a type below which small asks need no check: even if ASKS_MAX small asks are added, the sum stays below the bound."""
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
@@ -21,8 +21,8 @@ def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) 
 
     Return "" if the amount is valid.
 
-    ``of_ask`` says that the amount belongs to an ask. The number of asks is limited, so that small quantities of asks
-    need no check while the total is low.
+    ``of_ask`` is true if the amount belongs to an ask. The number of asks is limited, so that small quantities of asks need no
+    check while the total is low.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"
@@ -51,7 +51,7 @@ def _total(partition: Partition, name: str) -> int:
 
 
 def _classes(partition: Partition) -> Iterator[AskClass]:
-    """Yield all classes, including those of asks that hold a pledge."""
+    """Yield all classes, including the classes of asks that have a pledge."""
     yield from partition.classes.by_key.values()
     for held in partition.decisions.pledges.values():
         yield held.ask.ask_class

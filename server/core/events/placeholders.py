@@ -1,8 +1,8 @@
-"""The life of placeholders: real asks replace them, and unused ones are released after a while (docs/gang-placeholders.md).
+"""The life cycle of placeholders: replacement by real asks, or release if they are not used (docs/gang-placeholders.md).
 
-The states and their messages are part of the published interface. If not all placeholders are placed in time, the application
-becomes Resuming (gang style Soft) or Failing (gang style Hard). If the application already runs when the time-out comes, only its
-unused placeholders are released.
+The states of the application and their messages are part of the published interface. If not all placeholders are placed in
+time, the application becomes Resuming (gang style Soft) or Failing (gang style Hard). If the application already runs when the
+time-out comes, only its unused placeholders are released.
 """
 
 from dataclasses import replace as _with
@@ -46,7 +46,10 @@ RESERVATION_TIMEOUT: Final = "ResourceReservationTimeout"
 def declare(
     state: State, partition: Partition, application: Application, reserve: Reserve, now: int
 ) -> None:
-    """Record the placeholders that an application declares. Their time-out starts now, even if none of them arrives."""
+    """Record the placeholders that an application declares.
+
+    The time-out of the placeholders starts now, even if none of them arrives.
+    """
     application.reserve = reserve
     if reserve.wanted:
         _expect(state, partition, application, now)
@@ -111,7 +114,10 @@ def _expect(state: State, partition: Partition, application: Application, since:
 
 
 def replace(state: State, partition: Partition, now: int) -> list[Decision]:
-    """Let asks of task groups replace their placeholders, before ordinary placement. Return the releases and notes to send."""
+    """Replace placeholders by the waiting asks of their task groups, before ordinary placement.
+
+    Return the releases and notes to send.
+    """
     decisions: list[Decision] = []
     for swap in placeholders.swaps(partition) if partition.gangs.holding else ():
         if swap.node is None:
@@ -192,7 +198,7 @@ def _released(
 
 
 def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
-    """Order the release of a placeholder again, because the placeholder has not ended yet. The real ask waits as before."""
+    """Order the release of a placeholder again, because the placeholder has not ended yet. The real ask continues to wait."""
     decisions: list[Decision] = [
         _released(partition, placeholder, commitment, held.ask.key, held.node.node_id)
         for placeholder in commitment.victims.values()
@@ -203,9 +209,9 @@ def expired(partition: Partition, commitment: Commitment) -> list[Decision]:
 
 
 def order_again(partition: Partition, placeholder: Ask) -> Decision:
-    """Return once more the order to release a placeholder that is being replaced or was not used in time.
+    """Return a repeated order to release a placeholder that is being replaced or was not used in time.
 
-    Its manager may have lost that order.
+    The order is repeated because the manager may have lost the first order.
     """
     commitment = placeholder.released_by
     if commitment is None:
@@ -218,9 +224,11 @@ def order_again(partition: Partition, placeholder: Ask) -> Decision:
 def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
     partition: Partition, decision_id: str, ask: Ask, placeholder: Ask, node_id: str, now: int
 ) -> list[tuple[int, str]]:
-    """Continue, if possible, a replacement that was under way before a restart (C8). Return its expiry and id, or [] if it ends.
+    """Continue, if possible, a replacement that was under way before a restart (C8).
 
-    If the replacement cannot continue, the placeholder still ends, and the real ask waits as before.
+    Return the instant of the replacement's expiry and its id, or [] if the replacement ends.
+
+    If the replacement cannot continue, the placeholder still ends, and the real ask continues to wait.
     """
     node = partition.index.nodes.get(node_id)
     if node is None or ask.pledge is not None or not placeholders.fits_into(ask, placeholder):
@@ -262,7 +270,7 @@ def timed_out(state: State, partition: Partition, application_id: str, now: int)
 def _is_told(state: State, partition: Partition) -> bool:
     """Return whether the core knows all running pods.
 
-    Without an explicit sync a node's pods are reported before the node is opened (C8).
+    Without an explicit sync, all pods of a node are reported before the node is opened (C8).
     """
     manager = state.managers.get(partition.owner)
     if manager is not None and manager.explicit_sync:
@@ -273,7 +281,7 @@ def _is_told(state: State, partition: Partition) -> bool:
 def _release_unused(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Release unused placeholders, except those that already end because they are preempted or replaced."""
+    """Release unused placeholders, except placeholders that are already ending because they are preempted or replaced."""
     message = "its application did not use it in time"
     decisions: list[Decision] = [
         _release_unreplaced(partition, one, message)
@@ -305,7 +313,7 @@ def _release_unused(
 def _resume(
     state: State, partition: Partition, application: Application, now: int
 ) -> list[Decision]:
-    """Resume the application without the gang (Soft). Its real asks become ordinary ones."""
+    """Resume the application without the gang (Soft). The real asks of the application become ordinary asks."""
     resuming = lifecycle.become(
         partition, application, ApplicationState.RESUMING, now, RESERVATION_TIMEOUT
     )

@@ -1,4 +1,4 @@
-"""The managers' answers to plan checks (design 1.8): after "it fits" the plan may be carried out.
+"""The managers' answers to plan checks (design 1.8).
 
 After a refusal the ask avoids the node, as after a failed binding, and the next plan uses other nodes. After REFUSED_MAX
 refusals in a row, or if no answer comes in time, the ask waits for its back-off before it is tried again (G1).
@@ -21,7 +21,7 @@ from server.state.plan_checks import REFUSED_MAX, PlanCheck
 
 
 def answered(state: State, event: PlanChecked, now: int) -> list[Decision]:
-    """Take a manager's answer to a plan check. The answer to a check that has ended changes nothing and is noted."""
+    """Handle a manager's answer to a plan check. An answer to a check that has ended changes nothing, and a note is returned."""
     partition = state.partitions.get(event.partition)
     checks = None if partition is None else partition.decisions.checks
     check = None if checks is None else checks.open.get(event.check_id)
@@ -45,7 +45,7 @@ def answered(state: State, event: PlanChecked, now: int) -> list[Decision]:
 def _refused(
     state: State, partition: Partition, check: PlanCheck, reasons: dict[str, str], now: int
 ) -> Iterator[Decision]:
-    """Let each refused ask avoid its node. After REFUSED_MAX refusals in a row, its group waits for the back-off."""
+    """Record that each refused ask avoids its node. After REFUSED_MAX refusals in a row, its group waits for the back-off."""
     refused = partition.decisions.checks.refused
     for one, node_id in plan_checks.waiting(partition, check):
         key = one.key
@@ -63,7 +63,7 @@ def _refused(
 
 
 def _back_off(partition: Partition, one: Ask, refused: Verdict) -> Iterator[Decision]:
-    """Let the ask's group wait for the back-off, with the verdict as its reason."""
+    """Make the ask's group wait for the back-off, and record the verdict as the reason."""
     group = one.group
     assert group is not None, f"ask {one.key} waits"
     partition.round.tries.refuse(group, refused.at_ms)

@@ -14,14 +14,14 @@ _NUMBER = re.compile(r"[0-9]{1,19}")
 
 
 class TagQuota(NamedTuple):
-    """The quota that the tags request. (), None and 0 stand for the values that the tags do not set."""
+    """The quota that the tags request. The values (), None and 0 mean that the tags set no value."""
 
     guaranteed: Limit
     max: Limit | None
     max_applications: int
 
     def names(self) -> frozenset[str]:
-        """Return the names of the properties of a queue that the tags set, as in `QueueSpec.tagged`."""
+        """Return the names of the queue properties that the tags set, in the form of `QueueSpec.tagged`."""
         values = {
             "guaranteed": bool(self.guaranteed),
             "max": self.max is not None,
@@ -34,7 +34,7 @@ NO_QUOTA = TagQuota((), None, 0)
 
 
 def quota(tags: Mapping[str, str]) -> TagQuota | str:
-    """Return the quota in `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`, or why it is invalid."""
+    """Return the quota in the tags `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`, or why it is invalid."""
     try:
         guaranteed = _amounts(tags, "namespace.resourceguaranteed")
         maximum = _amounts(tags, "namespace.resourcequota")

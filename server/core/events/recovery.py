@@ -1,4 +1,4 @@
-"""The recovery of decisions that were open when the core ended, from the annotations (marks) on their victims (C8).
+"""The recovery of decisions that were open when the core ended, from the annotations (marks) on the victims of these decisions (C8).
 
 A mark names the decision, the preemptor and the node. Until the decision is reopened, its victims only count as releasing. The
 decision is reopened at the end of the sync, when all pods are known. If the manager declares no sync, it is reopened when the
@@ -29,18 +29,19 @@ BECAUSE: Final = "its eviction was ordered before the core was restarted"
 
 
 def note_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> None:
-    """Store when an existing allocation started, and the mark that was reported with it, if there is one."""
+    """Store when an existing allocation started, and the release mark in its report, if there is one."""
     journal.set_started(partition, ask, event.started_ms)
     if event.releasing is not None:
         note(partition, ask, event.releasing)
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
-    """Set an existing allocation to releasing, and store the mark that was reported with it.
+    """Set an existing allocation to releasing, and store the release mark in its report.
 
-    Three kinds of reports change nothing: a repeated report about an allocation that is already releasing (its decision may have
-    ended since), a report about a placeholder that is being replaced, and a report with the mark of a decision about an allocation
-    whose eviction was just vetoed. Such a mark is older than the veto.
+    Three kinds of reports change nothing. First, a repeated report of an allocation that is already releasing, because the
+    decision may have ended since the first report. Second, a report of a placeholder that is being replaced. Third, a report
+    with the mark of a decision, if the eviction that the decision ordered was just vetoed. A mark in a report of the third kind
+    is older than the veto.
     """
     if ask.releasing or ask.is_replaced or (ask.vetoed and mark.decision_id):
         return
@@ -52,12 +53,12 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Reopen each decision that was made for no ask, or whose preemptor waits.
+    """Reopen each decision that was made for no ask, or whose preemptor now waits.
 
     A gang's decision is reopened once enough members have arrived (J10).
 
-    When all pods are known, the remaining decisions are reported as aborted. Return two lists. The first has the decisions to
-    report. The second has, for each reopened decision, the instant at which it expires and its id.
+    When all pods are known, the remaining decisions are reported as aborted. Return two lists: the decisions to report, and the
+    expiry of each reopened decision. An expiry is a pair of the instant at which the decision expires and its id.
     """
     decisions: list[Decision] = []
     expiring: list[tuple[int, str]] = []
@@ -93,9 +94,9 @@ def rebuild(
 
 
 def _is_complete(ask: Ask) -> bool:
-    """Return whether the ask can be planned for.
+    """Return whether policies can plan for the ask.
 
-    This is so if it is a single ask, or if the members that its gang needs have arrived.
+    This is possible for a single ask, and for a gang once the members that the gang needs have arrived.
     """
     return isinstance(ask.group, Group) or (isinstance(ask.group, Gang) and ask.group.gathered)
 
@@ -137,7 +138,7 @@ def _assignments(
 def _drop_unfit(
     partition: Partition, mark: ReleaseMark, now: int, *, all_known: bool
 ) -> list[Decision]:
-    """Drop pledges that no longer fit on the marked node, which may have changed during the restart (G10).
+    """Drop pledges that no longer fit on the node in the mark, because the node may have changed during the restart (G10).
 
     Pledges are checked only after the node was enabled or drained, or when all pods are known.
     """
@@ -192,7 +193,7 @@ def _reopen(  # noqa: PLR0913, PLR0917 - what the marks tell
 
 
 def _shared_queue(victims: list[Ask]) -> str:
-    """Return the lowest queue that contains all victims: the queue of the quota run, or a queue below that."""
+    """Return the lowest queue that contains all victims: the queue of the quota run, or a queue below that queue."""
     paths = [[one.path for one in ask.application.leaf.path_up()] for ask in victims]
     return next(path for path in paths[0] if all(path in other for other in paths))
 

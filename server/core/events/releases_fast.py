@@ -1,7 +1,7 @@
 """The fast path for ended allocations: pods that end without an order of the core, often many at once.
 
-`asks.release` is the general path with the same result. This path takes a sequence of such events, and then subtracts the usage
-of all of them at once.
+`asks.release` is the general path with the same result. This path handles a sequence of plain ends, and then subtracts the
+usage of all ended allocations at once.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from server.state.partition import Partition
 
 _FAILED_ON_RM: Final = Termination.SCHEDULING_FAILED_ON_RM
 _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
-"""Enumeration members, looked up once because each access to a member is slow."""
+"""Members of an enumeration, looked up once because each access to a member is slow."""
 
 
 def take(state: State, events: Sequence[Event], first: int, decisions: list[Decision]) -> int:
-    """Take events from ``first`` on, as long as they are plain ends, and append the reply to each.
+    """Handle the events from ``first`` on as long as they are plain ends, and append the reply to each event.
 
-    Such ends do not affect unqueued asks. Return the index of the first event that was not taken.
+    Plain ends do not affect unqueued asks. Return the index of the first event that was not handled.
     """
     at = first
     while at < len(events):
@@ -44,7 +44,10 @@ def take(state: State, events: Sequence[Event], first: int, decisions: list[Deci
 def _take(
     partition: Partition, events: Sequence[Event], first: int, decisions: list[Decision]
 ) -> int:
-    """Take events of this partition from ``first`` on, as long as they are plain ends. Return the number taken."""
+    """Handle the events of this partition from ``first`` on, as long as they are plain ends.
+
+    Return the number of events that were handled.
+    """
     known, plain, foreign = partition.asks, partition.classes.plain, partition.foreign.pods
     name, owner, avoided = partition.name, partition.owner, partition.avoided
     asks: list[Ask] = []
@@ -80,10 +83,10 @@ def _take(
 
 
 def _is_quiet(ask: Ask) -> bool:
-    """Return whether the allocation's end affects nothing but usage.
+    """Return whether the end of the allocation changes only usage.
 
-    This is so if no decision waits for that end, the allocation is not firm, and its application and its class have
-    other asks.
+    Only usage changes if no decision waits for the end of the allocation, the allocation is not firm, and its application and
+    its class have other asks.
     """
     application = ask.application
     return (
@@ -97,7 +100,7 @@ def _is_quiet(ask: Ask) -> bool:
 
 
 def leaves_alone(state: State, event: Event) -> bool:
-    """Return whether the event does not affect unqueued asks: it ends a plain allocation, or counts messages."""
+    """Return whether the event does not affect unqueued asks: it ends a plain allocation, or only counts messages."""
     if type(event) is MessagesTaken:
         return True
     if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:

@@ -1,8 +1,8 @@
-"""The beginning and the end of the sync of a manager that registers again, while the core keeps the manager's objects (design 1.10).
+"""The sync of a manager that registers again while the core keeps the manager's objects (design 1.10).
 
-During the sync, the manager's reports are compared with its earlier ones (`comparison`). At the end, everything that the
-manager did not report again counts as ended. Then everything is sent again that the core had sent to the manager and that may
-be lost.
+During the sync, the manager's new reports are compared with its earlier reports (`comparison`). At the end of the sync, every
+object that the manager did not report again counts as ended. After this, every decision that the core had sent to the manager
+and that may be lost is sent again.
 """
 
 import heapq
@@ -23,10 +23,10 @@ GONE = "its manager registered again and did not report it any more"
 
 
 def begin(partition: Partition, known: Manager) -> None:
-    """Begin to compare: everything in the partition has to be reported again.
+    """Begin the comparison: every object in the partition has to be reported again.
 
-    ``known`` is the manager as it was registered before. If that manager had not completed its sync, timers of quota runs go on
-    only if they went on during that sync (Q7).
+    ``known`` is the manager's registration before the present one. If that manager had not completed its sync, timers of quota
+    runs go on only if they went on during that sync (Q7).
     """
     before = partition.resumption
     knew = known.synced or (before is not None and before.keeps_quota)
@@ -49,7 +49,7 @@ def begin(partition: Partition, known: Manager) -> None:
 def end(state: State, partition: Partition, now: int) -> list[Decision]:
     """End the comparison, because the manager has reported everything that exists.
 
-    Return the decisions to report and those to send again.
+    Return the decisions to report and the decisions to send again.
     """
     resumption = partition.resumption
     assert resumption is not None, f"partition {partition.name} compares nothing"
@@ -66,7 +66,7 @@ def end(state: State, partition: Partition, now: int) -> list[Decision]:
 
 
 def go_on(state: State, partition: Partition, now: int) -> list[Decision]:
-    """End the comparison as if everything had been reported as before, because the manager continues its session (design 7.5).
+    """End the comparison as if every object had been reported unchanged, because the manager's session continues (design 7.5).
 
     Return the decisions that waited for the end of a sync.
     """
@@ -164,7 +164,7 @@ def _do_later(
 def _mark_again(
     partition: Partition, resumption: Resumption, marked: Sequence[Ask]
 ) -> Iterator[Decision]:
-    """Withdraw the soft evictions whose capacity no pod waits for any more. Order the others again."""
+    """Withdraw the soft evictions whose capacity no pod waits for any more. Repeat the orders of the other soft evictions."""
     if marked:
         yield from withdrawal.withdraw(partition)
     for ask in marked:
@@ -172,7 +172,7 @@ def _mark_again(
 
 
 def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decision]:
-    """Yield placements and withdrawals that did not reach the manager."""
+    """Yield again the placements and withdrawals that did not reach the manager."""
     unseen = still_there(resumption.unseen, partition.asks)
     yield from lifecycle.placed(
         partition, [one for one in unseen if one.node is not None and not one.releasing]
@@ -200,7 +200,10 @@ def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iter
 
 
 def _ask_again(state: State, partition: Partition, now: int) -> Iterator[Decision]:
-    """Yield again the plan checks whose plans were not carried out. The manager no longer keeps capacity for the asks of these checks."""
+    """Yield again the plan checks for plans that were not carried out.
+
+    The manager no longer keeps capacity for the asks of these checks.
+    """
     for check in list(partition.decisions.checks.open.values()):
         if check.decision_id or len(plan_checks.waiting(partition, check)) < len(check.asks):
             continue
@@ -211,7 +214,7 @@ def _ask_again(state: State, partition: Partition, now: int) -> Iterator[Decisio
 
 
 def _tell_again(partition: Partition) -> None:
-    """Let the next ticks report again, for each waiting ask, why it waits. Earlier reports may be lost."""
+    """Make the next ticks report again, for each waiting ask, why the ask waits. The manager may have lost earlier reports."""
     for application in partition.applications.values():
         for ask in application.asks.values():
             ask.code = ""

@@ -1,4 +1,4 @@
-"""Sessions that can be resumed: the count of messages and decisions on each stream, and the continuation (design 7.5).
+"""Sessions that can be resumed: the counts of messages and decisions on each stream, and the continuation of a session (design 7.5).
 
 A core that replays the input of another core arrives at the same counts. The replaying core can therefore tell a manager which
 messages are missing, and knows which decisions the manager has not received.
@@ -51,7 +51,7 @@ STREAMS: Final[Mapping[type, str]] = {
     AskReleased: ALLOCATION,
     AskRejected: ALLOCATION,
 }
-"""The stream of each kind of decision that is counted. States of asks are not counted: only the latest one is sent."""
+"""The stream of each kind of decision that is counted. States of asks are not counted, because only the latest state is sent."""
 
 _MANAGER: Final = attrgetter("rm_id")
 

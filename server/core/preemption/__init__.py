@@ -1,1 +1,1 @@
-"""Preemption over time: rounds, asks that are due, plans that are carried out, and open decisions."""
+"""Preemption over time: rounds, the asks that are due, the application of plans, and open decisions."""

@@ -1,4 +1,7 @@
-"""The application of plans to the state (design 1.6). Pledges come before releases, so that no other ask takes the capacity (G10)."""
+"""The application of plans to the state (design 1.6).
+
+Pledges are made before releases are ordered, so that no other ask takes the capacity (G10).
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -31,11 +34,11 @@ _APPLICATION: Final = attrgetter("application_id")
 _GENERATION: Final = attrgetter("generation")
 _KEY: Final = attrgetter("key")
 _MANAGER: Final = attrgetter("rm_id")
-"""Attribute getters in C, for loops over tens of thousands of objects without a Python call for each."""
+"""Attribute getters written in C, so that loops over tens of thousands of objects need no Python call for each object."""
 
 
 class Written(NamedTuple):
-    """The decisions to report, each followed by its releases.
+    """The result of applying a plan: the decisions to report, each followed by the releases of its victims.
 
     ``expiring`` has a pair for each decision that expires: the instant of its expiry and its id.
     """
@@ -45,9 +48,11 @@ class Written(NamedTuple):
 
 
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
-    """Write one plan into the state, or continue the suspended decision that the plan replans. Return the decisions to report.
+    """Write one plan into the state as a new decision, or as the continuation of the suspended decision for which the plan was made.
 
-    A partition that only observes gets a record of the decision, and no record if the decision was shown before (P8).
+    Return the decisions to report, which are recorded.
+
+    In a partition that only observes, the decision is recorded without effect, unless it was shown before (P8).
     """
     if plan.facts.reserves:
         return _reserve(partition, plan, now)
@@ -96,7 +101,7 @@ def is_shown(partition: Partition, plan: Plan) -> bool:
 
 
 def show(partition: Partition, plan: Plan) -> None:
-    """Record that a decision was shown. Records of asks that no longer wait are dropped once there are too many records."""
+    """Record that a decision was shown. If there are too many records, those of asks that no longer wait are dropped."""
     shown = partition.round.observed
     if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
         for key in [key for key in shown if not _waits(partition, key)]:
@@ -124,7 +129,10 @@ def _content(plan: Plan) -> tuple[str, ...]:
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
-    """Return the suspended decision that the plan continues: one of its victims was vetoed (C6). Return None for a new decision."""
+    """Return the suspended decision that the plan continues: a decision one of whose victims was vetoed (C6).
+
+    Return None for a new decision.
+    """
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
     found = [
@@ -136,7 +144,7 @@ def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
 def end_suspended(partition: Partition) -> None:
     """Abort suspended decisions for which no new plan was found.
 
-    A decision that shrinks queues stays open while it has other victims.
+    A decision that reduces the usage of a queue stays open while it has other victims.
     """
     checks = partition.decisions.checks.by_ask
     for commitment in list(dict.fromkeys(partition.decisions.suspended.values())):
@@ -181,7 +189,10 @@ def _node(partition: Partition, pledge: PlannedPledge) -> Node:
 
 
 def _make_way(partition: Partition, pledge: PlannedPledge) -> list[Decision]:
-    """Drop the ask's own reservation, and other asks' reservations on the pledge's node. Return notes to these other asks (design 6.6)."""
+    """Drop the reservation of the pledge's ask, and the reservations of other asks on the pledge's node.
+
+    Return notes for these other asks (design 6.6).
+    """
     own = partition.asks[pledge.ask.key].pledge
     known = _node(partition, pledge).pledges.values()
     held = [one for one in known if one.reserves and not one.commitment.suspended]
@@ -227,10 +238,10 @@ def _released(
 
 
 def order_again(partition: Partition, ask: Ask) -> Released:
-    """Return once more the order to release a victim, for a manager that may have lost the order.
+    """Return once more the order to release a victim, because its manager may have lost the first order.
 
-    For an open decision, the result equals the first order. The order of a decision that has ended names no preemptor, so that
-    the manager carries it out in any case.
+    For an open decision, the repeated order equals the first order. If the decision has ended, the order names no preemptor, so
+    that the manager carries the order out in any case.
     """
     record, going = partition.decisions.records.get(ask.leaves_by), ask.going
     assert going is not None, f"{ask.key} is no victim"
@@ -254,8 +265,8 @@ def _beneficiaries(
 ) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
     """Return two sequences with an item for each victim: the key of its preemptor, and the node of that preemptor.
 
-    The preemptor of a victim is the first one that gets the victim's node, else the first preemptor of the decision. The items
-    are empty if the decision has no preemptor.
+    The preemptor of a victim is the first preemptor that gets the victim's node, or else the first preemptor of the decision.
+    The items are empty if the decision has no preemptor.
     """
     if not record.beneficiaries:
         return repeat("", len(victims)), repeat((), len(victims))
@@ -274,7 +285,9 @@ def delivery(partition: Partition, policy: PolicyFacts) -> str:
 
 
 def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None = None) -> Decided:
-    """Store the record of a decision, and the order in which its victims were chosen. Return the record to report.
+    """Store the record of a decision, and the ranking in which its victims were chosen.
+
+    Return the record to report.
 
     If more than KEPT_MAX records are stored, the oldest records of ended decisions are dropped.
     """

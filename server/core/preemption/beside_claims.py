@@ -2,10 +2,10 @@
 
 The asks of these groups may replace pods of their queue (I5), or count as gangs of one member (J4).
 
-If at most SEARCH_MOST groups wait, each tick examines all of them. If more groups wait, a tick examines PART_MOST of them. The
-next ticks continue the round with the other groups. Groups of the highest priority come first, and among equal priorities the
-oldest. Without this limit, a tenant whose asks have many different sizes would make each tick long. Reservations are offered
-only in the tick that examines the last groups (O6).
+If at most SEARCH_MOST groups wait, each tick examines all groups. If more groups wait, a tick examines at most PART_MOST
+groups. The next ticks continue the round with the other groups. Groups of the highest priority come first, and among equal
+priorities the oldest. Without this limit, a tenant whose asks have many different sizes would make each tick long. Reservations
+are offered only in the tick that examines the last groups (O6).
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _NUMBER: Final = attrgetter("number")
 
 
 class Part:
-    """The groups that a tick examines: groups that wait for preemption, in leaves that are open to preemption."""
+    """The groups that one tick examines: groups that wait for preemption, in leaves that are open to preemption."""
 
     def __init__(self, partition: Partition, now: int) -> None:
         self.groups: list[Group] = []
@@ -50,13 +50,14 @@ class Part:
 
     @property
     def is_last(self) -> bool:
-        """Return whether no groups are left for the next ticks. Between two rounds (P1) this is True."""
+        """Return whether no groups are left for the next ticks. Between two rounds (P1) the result is True."""
         return self._search is None or len(self._search.groups) <= PART_MOST
 
     def settle(self, *, cut: bool) -> bool:
         """Record that the tick has planned for its groups, and return whether groups are left for the next tick.
 
-        ``cut`` says that the budget ended before the tick had tried all asks. The next tick then gets the same groups again.
+        ``cut`` is true if the budget ended before the tick had tried all asks. In that case the next tick examines the same
+        groups again.
         """
         search = self._search
         if search is None:
@@ -68,7 +69,7 @@ class Part:
 
     @property
     def is_outdated(self) -> bool:
-        """Return whether another search must begin: the search has ended, and the state has changed since it began."""
+        """Return whether another search must begin, because the last search has ended and the state has changed since it began."""
         search = self._search
         return (
             search is not None and not search.groups and search.mark != due.marks(self._partition)
@@ -76,7 +77,7 @@ class Part:
 
 
 def _is_needed(partition: Partition) -> bool:
-    """Return whether asks may replace pods of their queue, or single asks count as gangs because only gangs may claim."""
+    """Return whether asks may replace pods of their queue, or whether single asks count as gangs because only gangs may claim."""
     settings = partition.spec.preemption
     as_gangs = settings.lists(JOB) and not settings.lists(GUARANTEED)
     return settings.enabled and (as_gangs or any(map(settings.lists, REPLACING)))
@@ -96,7 +97,7 @@ def _waits(group: Group) -> bool:
 def _current_search(partition: Partition, now: int) -> GroupSearch:
     """Return the search that is in progress.
 
-    If the last search has ended and something has changed since it began, begin another search.
+    If the last search has ended and the state has changed since it began, begin another search.
     """
     state, mark = partition.round, due.marks(partition)
     search = state.group_search
@@ -111,7 +112,7 @@ def _is_outdated(search: GroupSearch, mark: tuple[int, ...], now: int) -> bool:
 
 
 def _in_order(partition: Partition) -> list[Group]:
-    """Return all groups of open leaves in reverse order: the first group is at the end."""
+    """Return all groups of open leaves, with the first group at the end of the list."""
     found = [
         group
         for leaf in due_claims.open_leaves(partition)
@@ -124,9 +125,9 @@ def _in_order(partition: Partition) -> list[Group]:
 
 
 def _planned_again(partition: Partition) -> Iterator[Group]:
-    """Yield the groups that every tick examines in addition to its part, without waiting for a round.
+    """Yield the groups that every tick examines in addition to its part of the search, without waiting for a round.
 
-    An ask of such a group is planned for again, because a victim was vetoed or its manager agreed to a plan (design 1.8).
+    Policies plan again for an ask of such a group, because a victim was vetoed or a manager agreed to a plan (design 1.8).
     """
     decisions = partition.decisions
     for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):

@@ -1,14 +1,14 @@
-"""The claims of a round, read in chunks of a size that the round's budget can try (G1, P4, design 6.2).
+"""The claims of a round, read in chunks that are small enough for the round's budget (G1, P4, design 6.2).
 
-A snapshot has no claims beyond the chunk.
+A snapshot has only the claims of the present chunk.
 
 If at most SEARCH_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *search* of all groups takes
 several ticks. The round plans claims, gangs and the later steps (O6) only after that search. Without this limit, a tenant whose
 asks have many different sizes would make each tick long.
 
 After a search, all groups are searched again only if capacity was freed or promised, or if the delay or back-off of an ask has
-ended. Otherwise, placements and new asks can add claims only of groups that an ask has joined, and of groups that did not wait
-for preemption before. Then only these groups are searched.
+ended. If nothing was freed and no delay has ended, placements and new asks can add claims in only two kinds of groups: groups
+that an ask has joined, and groups that did not wait for preemption before. In that case only these groups are searched.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,38 +25,40 @@ from server.state.queues import Queue
 from server.state.rounds import ClaimSearch, InTurn
 
 SEARCH_MOST: Final = 5_000
-"""The largest number of waiting groups of equal asks that are all checked in each tick.
+"""The largest number of groups of equal asks with which each tick checks all waiting groups.
 
-In a search, a tick also checks at most this many of the asks that earlier ticks found.
+During a search, a tick also checks at most this many of the asks that earlier ticks found.
 """
 SHARE_MOST: Final = 2_000
 """The largest number of queues and groups of equal asks that one tick of a search checks."""
 CHUNK_MOST: Final = 256
-"""The largest number of claims of one leaf that are read at once. With a thousand nodes, a claim costs several steps."""
+"""The largest number of claims of one leaf that are read at once. A claim costs several steps in a cluster of a thousand nodes."""
 FIRST_MOST: Final = 1_000
-"""The largest number of claims that a tick reads before it tries the first one.
+"""The largest number of claims that a tick reads before it tries the first claim.
 
 If more leaves than this have claims, one claim of each leaf is read.
 """
 
 
 class Claims:
-    """The claims that the round has not refused yet, by leaf in the order of P4. The claims are read in chunks that a budget can try.
+    """The claims that the round has not refused yet: the claims of each leaf in the order of P4.
 
-    Most claims cost at least one step, so that a tick seldom needs another chunk. If claims cost no step, further chunks are read
-    until the budget is spent. Therefore chunks change no decision.
+    The claims are read in chunks that are small enough for the budget.
+
+    Most claims cost at least one step, so that a tick seldom needs another chunk. If claims cost no step, further chunks are
+    read until the budget is spent. Therefore the size of a chunk changes no decision.
     """
 
     is_searching = False
-    """Whether the search may still find claims that come before the known claims. If so, this tick plans no claims."""
+    """Whether the search may still find claims that come before the known claims in the order. If so, this tick plans no claims."""
 
     def __init__(
         self, partition: Partition, claiming: Sequence[Ask], budget: int, now: int
     ) -> None:
         self.due = claiming
-        """The claims that are due, including those refused earlier in the round.
+        """The claims that are due, including claims that were refused earlier in the round.
 
-        In a search of several ticks, these are only the first claims.
+        In a search of several ticks, these are only the first claims of each leaf.
         """
         self._partition = partition
         self._most = min(budget + 2, CHUNK_MOST)
@@ -80,11 +82,16 @@ class Claims:
         return [ask for leaf in self._leaves for ask in self._next(leaf)]
 
     def further(self, leaf: str) -> tuple[WaitingAsk, ...]:
-        """Return the next claims of a leaf. The state still equals the snapshot, because plans are written only later."""
+        """Return the next claims of a leaf.
+
+        The state still equals the snapshot at this time, because plans are written only later.
+        """
         return snapshotting.waiting(self._partition, self._next(leaf))
 
     def settle(self, *, cut: bool) -> bool:
-        """Record which claims the tick tried. ``cut`` says that the budget ended before all claims were tried.
+        """Record which claims the tick tried.
+
+        ``cut`` is true if the budget ended before all claims were tried.
 
         Return whether the next tick must examine groups again.
         """
@@ -94,7 +101,7 @@ class Claims:
     def _share_out(self, leaves: int) -> None:
         """Set the size of a chunk: at most two claims more than the budget has steps. If many leaves have claims, a chunk is smaller.
 
-        Further claims are read when the last claim of a chunk has its turn. The budget usually ends the round before a
+        Further claims of a leaf are read when the last claim of its chunk is tried. The budget usually ends the round before a
         further claim is read.
         """
         self._size = max(1, min(self._most, FIRST_MOST // max(1, leaves)))
@@ -114,7 +121,7 @@ class ClaimsOfSearch(Claims):
         self._shortage = shortage
         self._now = now
         self._last_served = pacing.last_served(partition)
-        """The arrival number of the last ask that this round serves, None if it serves all asks.
+        """The arrival number of the last ask that this round serves, or None if the round serves all asks.
 
         The number is read before the tick can begin another round.
         """
@@ -134,11 +141,11 @@ class ClaimsOfSearch(Claims):
             self.due = [ask for found in self._chunks.values() for ask in found]
 
     def first(self) -> list[Ask]:
-        """Return the first claims of each leaf. While the search is in progress, there are none."""
+        """Return the first claims of each leaf. While the search is in progress, there are no first claims."""
         return [*self.due]
 
     def settle(self, *, cut: bool) -> bool:
-        """Keep the claims that the tick did not try.
+        """Keep the claims that the tick did not try for the next tick.
 
         Return whether another search must begin, because the state has changed since this search began.
         """
@@ -158,9 +165,11 @@ class ClaimsOfSearch(Claims):
         )
 
     def _next(self, leaf: str) -> Sequence[Ask]:
-        """Return the next claims of a leaf. The round calls this method when the last claim that was read from the leaf has its turn.
+        """Return the next claims of a leaf.
 
-        That claim is kept among the untried claims, because the budget may be too small to try it.
+        The round calls this method when it tries the last claim that was read from the leaf.
+
+        This last claim stays among the untried claims, because the budget may be too small to try it.
         """
         self._left = len(self._search.found.get(leaf, ()))
         last = self._chunks[leaf][-1:]
@@ -171,7 +180,7 @@ class ClaimsOfSearch(Claims):
     def _read(self, leaf: str) -> list[Ask]:
         """Return the untried claims of a leaf, and then claims from `search.found`, up to the size of a chunk.
 
-        The claims from `search.found` are checked again, at most SEARCH_MOST of them in one tick.
+        At most SEARCH_MOST claims from `search.found` are checked again in one tick.
         """
         search = self._search
         chunk = [ask for ask in search.untried.pop(leaf, ()) if self._may_claim(ask)]
@@ -212,7 +221,10 @@ def _are_many(partition: Partition) -> bool:
 
 
 def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks for which policies plan again before the next round: a victim was vetoed, or a manager agreed to a plan (design 1.8)."""
+    """Yield the asks for which policies plan again before the next round (design 1.8).
+
+    Policies plan again after a veto, or after a manager agreed to a plan.
+    """
     decisions = partition.decisions
     for key in dict.fromkeys([*decisions.suspended, *decisions.checks.granted()]):
         ask = partition.asks.get(key)
@@ -223,7 +235,7 @@ def _planned_again(partition: Partition, shortage: Shortage, now: int) -> Iterat
 def _is_due(partition: Partition, shortage: Shortage, ask: Ask, now: int) -> bool:
     """Return whether an ask waits for preemption and may claim now.
 
-    If it may claim only after a delay, schedule a round for the end of the delay.
+    If the ask may claim only after a delay, schedule a round for the end of the delay.
     """
     group, leaf = ask.group, ask.application.leaf
     if not (
@@ -247,10 +259,10 @@ def _mask(ask: Ask) -> tuple[str, str]:
 
 
 def _mark(partition: Partition) -> tuple[int, ...]:
-    """Return counters that change with each event after which groups that were searched may have more claims.
+    """Return counters that change with each event that may give groups that were searched more claims.
 
-    Events after which only the groups of `_has_changed` may have more claims are left out: placements and new asks. These events
-    lower no deficit of another group's queues, unless shares follow weights.
+    Placements and new asks are left out, because they may give more claims only to the groups of `_has_changed`. A placement or
+    a new ask does not raise the deficit of any other group's queues, unless shares follow weights.
     """
     if sharing.is_shared_out(partition):
         return due.marks(partition)
@@ -263,10 +275,11 @@ def _changes(partition: Partition) -> tuple[int, ...]:
 
 
 def _has_changed(partition: Partition, search: ClaimSearch) -> bool:
-    """Return whether groups may have more claims since the search, although its mark is the same.
+    """Return whether groups may have more claims since the last search, although the mark of the search is unchanged.
 
-    These are groups that an ask has joined, and groups that did not wait for preemption. The latter may do so after a placement
-    that took the capacity for which they waited.
+    Two kinds of groups may have more claims: groups that an ask has joined, and groups that did not wait for preemption during
+    the search. A group of the second kind waits for preemption after a placement that took the capacity for which the group
+    waited.
     """
     return search.changes != _changes(partition) and bool(search.joined or search.placeable)
 
@@ -274,8 +287,8 @@ def _has_changed(partition: Partition, search: ClaimSearch) -> bool:
 def _current_search(partition: Partition, now: int) -> ClaimSearch:
     """Return the search that is in progress.
 
-    If the last search has ended and something has changed since it began, begin another search: of all groups, or only of those
-    that may have changed.
+    If the last search has ended and the state has changed since it began, begin another search, of all groups or only of the
+    groups that may have changed.
     """
     state, mark = partition.round, _mark(partition)
     search = state.claim_search
@@ -324,7 +337,7 @@ def _search_groups(partition: Partition, search: ClaimSearch, shortage: Shortage
 
 
 def _groups(queue: Queue, shortage: Shortage) -> list[Group]:
-    """Return the groups of a queue, if it is an open leaf and a queue on its path is below its entitlement."""
+    """Return the groups of a queue, if the queue is an open leaf and a queue on its path is below its entitlement."""
     if not (queue.pending_asks and shortage.may_lack(queue) and due_claims.is_open_leaf(queue)):
         return []
     return [

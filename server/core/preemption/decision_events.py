@@ -1,4 +1,4 @@
-"""The changes of open decisions since the last call: the decisions to report, and updates of their records."""
+"""The changes of open decisions since the last call: the decisions to report, and the updates of the decisions' records."""
 
 from server.core.preemption import decision_records, due_quota
 from server.model.decisions import Decision, DecisionMoved, Noted

@@ -23,7 +23,7 @@ _KEY: Final = attrgetter("key")
 _LEAF: Final = attrgetter("leaf")
 _PRIORITY: Final = attrgetter("priority")
 _RESOURCE: Final = attrgetter("resource")
-"""Attribute getters in C, for loops over tens of thousands of objects without a Python call for each."""
+"""Attribute getters written in C, so that loops over tens of thousands of objects need no Python call for each object."""
 
 
 def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
@@ -37,8 +37,8 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 ) -> DecisionRecord:
     """Return the record of a plan whose evictions are being ordered.
 
-    A plan that continues an open decision keeps the decision's earlier victims. ``going`` are the allocations that the plan
-    releases. ``gone`` are the victims of the open decision that have already ended.
+    The record of a plan that continues an open decision also has the decision's earlier victims. ``going`` are the allocations
+    that the plan releases. ``gone`` are the victims of the open decision that have already ended.
     """
     before = partition.decisions.records.get(decision_id)
     earlier, left, kept = ((), (), ()) if before is None else _still(before, plan)
@@ -76,7 +76,7 @@ def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
 def _still(
     before: DecisionRecord, plan: Plan
 ) -> tuple[tuple[Victim, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return the victims that the new plan of an open decision does not evict, and the keys of its vetoed and of its withdrawn victims."""
+    """Return the victims that the new plan of an open decision drops, and the keys of the vetoed and withdrawn victims."""
     again = {release.key for release in plan.releases}
     return (
         tuple(one for one in before.victims if one.key not in again),
@@ -93,7 +93,10 @@ def spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
 def refused(
     snapshot: Snapshot, policy: str, refusal: Refusal, now: int, retry_ms: int = 0
 ) -> Verdict:
-    """Return a refusal as a verdict, which explanations show. A ``retry_ms`` of 0 says that no instant is set for the next attempt."""
+    """Return a refusal in the form of a verdict, which explanations show.
+
+    If ``retry_ms`` is 0, no instant is set for the next attempt.
+    """
     return Verdict(
         policy,
         refusal.rule.value,
@@ -131,7 +134,7 @@ def victims(trial: Trial, plan: Plan, ran_ms: Iterable[int] | None = None) -> tu
 
 
 def asks_of(partition: Partition, releases: Sequence[Release]) -> list[Ask]:
-    """Return the asks of the state that the releases name."""
+    """Return the asks that are named in the releases of a plan."""
     return list(map(partition.asks.__getitem__, map(_KEY, releases)))
 
 
@@ -140,8 +143,8 @@ def with_running_times(
 ) -> tuple[Victim, ...]:
     """Return the plan's victims, each with the milliseconds that it had run. ``asks`` are the victims in the order of the plan.
 
-    The times equal those of `Ask.ran_until`. The times are computed without a call for each victim. A decision may have tens of
-    thousands of victims.
+    The times equal the results of `Ask.ran_until`. The times are computed without a call for each victim, because a decision
+    may have tens of thousands of victims.
     """
     since = [ask.placed_ms if ask.started_ms is None else ask.started_ms for ask in asks]
     return victims(trial, plan, [now - one if one < now else 0 for one in since])
@@ -199,7 +202,7 @@ def moved(
     reason: str,
     confirmed: tuple[str, ...],
 ) -> DecisionRecord:
-    """Return the record after a change of state. ``confirmed`` are the victims that have ended at that instant."""
+    """Return the record after a change of state. ``confirmed`` are the victims whose end was confirmed at that instant."""
     ended, why = (0, "") if state.is_open else (at_ms, reason)
     return DecisionRecord(  # `replace` takes three times as long, and each decision changes twice
         known.decision_id,
@@ -235,7 +238,7 @@ def withdrawn(known: DecisionRecord, keys: Iterable[str]) -> DecisionRecord:
 def to_the_owners(known: DecisionRecord, victims: Sequence[Victim]) -> Iterator[str]:
     """Yield the text that tells the owner of each victim why it is evicted.
 
-    The text has queue, policy, rule, priority and decision, and no names of other tenants.
+    The text names queue, policy, rule, priority and decision, but not the objects of other tenants.
     """
     alike = list(map(_ALIKE, victims))
     by = f"by decision {known.decision_id} (policy {known.policy})"

@@ -1,7 +1,7 @@
 """The number of asks that a queue's deficit admits as claims, computed without a snapshot (G2, W6).
 
-This number shows whether there is work, so that a snapshot is taken only then. The number is an upper bound, because policies
-and rules decide later. The number is computed when it is first needed, at most once a round.
+This number shows whether there is work, so that a snapshot is taken only if there is work. The number is an upper bound,
+because policies and rules decide later. The number is computed when it is first needed, at most once a round.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Shortage:
 
     @cached_property
     def shares(self) -> Proportion:
-        """Return the queues' deserved shares, equal to those in a snapshot that is taken now."""
+        """Return the deserved shares of the queues, which equal the shares in a snapshot that is taken now."""
         partition = self._partition
         return proportion(
             snapshotting.queues(partition),
@@ -36,7 +36,7 @@ class Shortage:
 
     @property
     def known(self) -> Proportion | None:
-        """Return the deserved shares if they have been computed, else None. This call computes no shares."""
+        """Return the deserved shares if they have been computed, else None. This method computes no shares."""
         return self.__dict__.get("shares")
 
     @cached_property
@@ -51,9 +51,10 @@ class Shortage:
         return self._in_proportion or any(queue.spec.guaranteed for queue in leaf.path_up())
 
     def may_lack(self, leaf: Queue) -> bool:
-        """Return whether a queue that may decide for the leaf is below its entitlement in any type.
+        """Return whether a queue on the leaf's path that may decide for the leaf is below its entitlement in any type.
 
-        If not, `lacking` is 0 for all asks of the leaf. If shares follow weights, return True.
+        If no such queue is below its entitlement, `lacking` returns 0 for all asks of the leaf. If shares follow weights,
+        return True.
         """
         if self._in_proportion:
             return True
@@ -75,11 +76,12 @@ class Shortage:
         return found
 
     def lacking(self, leaf: Queue, demand: Demand) -> int:
-        """Return an upper bound on how many more asks of this demand may claim (G2, W6), 0 if none may.
+        """Return an upper bound on how many more asks of this demand may claim (G2, W6); the bound is 0 if no ask may claim.
 
         A queue is *open* to an ask while it decides for a requested type and is below its entitlement in that type. An ask may
-        claim while any queue is open to it. Each claim lowers the deficits of the lowest open queue, in all types for which this
-        queue decides. Therefore the bound is the sum of the numbers of asks that the queues' deficits admit.
+        claim while at least one queue is open to it. Each claim lowers the deficits of the lowest open queue, in all types for
+        which this queue decides. Therefore the bound is a sum over the queues on the path: for each queue, the number of asks
+        that its deficit admits.
         """
         most: dict[str, int] = {}
         for index, quantity in demand:
@@ -88,9 +90,9 @@ class Shortage:
         return sum(most.values())
 
     def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
-        """Yield (path, deficit) in a type for each queue that decides for this type (W6).
+        """Yield (path, deficit) pairs for one type: a pair for each queue that decides for this type (W6).
 
-        This includes queues that may decide later, once the queues below them have reached their floors.
+        Queues that may decide later, once the queues below them have reached their floors, are included.
         """
         for queue in up_to_fence(leaf.path_up()):
             if not self._in_proportion:

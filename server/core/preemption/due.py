@@ -1,7 +1,9 @@
-"""The asks that are due for a round. They are found in the live state, so that a snapshot is taken only when there is work.
+"""The asks that are due for a round.
 
-The checks here are cheap, and they are necessary conditions only. Policies and rules decide later. For reservations, each group
-of equal asks is checked once, not each ask.
+Due asks are found in the live state, so that a snapshot is taken only when there is work.
+
+The checks in this module are cheap, and they test only necessary conditions. Policies and rules decide later whether pods are
+evicted. For reservations, each group of equal asks is checked once, not each ask.
 """
 
 from collections.abc import Sequence
@@ -18,13 +20,13 @@ Counters = tuple[int, int]
 def counters(partition: Partition) -> Counters:
     """Return counters that change with each event that may make a decision possible.
 
-    Such events concern capacity, limits, nodes and ended decisions.
+    The counters count changes of capacity, limits and nodes, and decisions that ended.
     """
     return partition.relief, len(partition.index.nodes)
 
 
 def changes_beside_asks(partition: Partition) -> tuple[int, ...]:
-    """Return the counters of `changes` that asks do not change when they come."""
+    """Return the counters of `changes` without the counters that new asks change."""
     return *counters(partition), partition.index.entered, partition.round.pledges_ended
 
 
@@ -58,9 +60,9 @@ def is_called_for(partition: Partition, now: int) -> bool:
 
 
 def instants(partition: Partition) -> tuple[int | None, int | None]:
-    """Return the next instant at which an ask may reserve, and the next one at which an ask may claim, if no event comes first.
+    """Return the next instant at which an ask may reserve, and the next instant at which an ask may claim, if no event comes before.
 
-    None means that there is no such instant.
+    An instant is None if no ask is expected to reserve or to claim.
     """
     return partition.round.due_ms, pacing.due_ms(partition)
 
@@ -68,8 +70,8 @@ def instants(partition: Partition) -> tuple[int | None, int | None]:
 def begin(partition: Partition) -> None:
     """Begin a round.
 
-    The round's masks keep refused asks from being tried again. These masks are cleared if no round is open, or if something has
-    changed since the open round began.
+    The masks of a round keep refused asks from being tried again. The masks are cleared if no round is open, or if the state
+    has changed since the open round began.
     """
     state, now = partition.round, counters(partition)
     state.claims_ms = None
@@ -81,7 +83,7 @@ def begin(partition: Partition) -> None:
 def claimants(
     partition: Partition, shortage: Shortage, groups: Sequence[Group], now: int
 ) -> snapshotting.Due:
-    """Return the asks and gangs that may preempt now, limited by the pace of rounds (P1).
+    """Return the asks and gangs for which policies may plan now, limited by the pace of rounds (P1).
 
     ``groups`` is passed on to `beside_claims`.
     """
@@ -90,9 +92,9 @@ def claimants(
 
 
 def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> snapshotting.Due:
-    """Return the asks and gangs that may preempt now, except asks that claim.
+    """Return the asks and gangs for which policies may plan now, without single asks that claim.
 
-    These are asks that require a node, gangs, and asks that replace pods of their queue.
+    The result has asks that require a node by name, gangs, and asks that replace pods of their queue.
 
     ``groups`` are the waiting groups whose asks count as gangs or may replace pods of their queue (see `beside_claims.Part`).
     """

@@ -1,7 +1,7 @@
 """The asks that are due for preemption (G1, G2, G11), found in the live state, so that a snapshot is taken only when there is work.
 
-The checks here are necessary conditions for a claim, and they are cheap: one check for each group of equal asks. Policies and
-rules decide later.
+The checks in this module test only necessary conditions for a claim, and they are cheap: one check for each group of equal
+asks. Policies and rules decide later whether pods are evicted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,9 +21,11 @@ NEVER: Final = 1 << 62
 
 
 def claiming(partition: Partition, shortage: Shortage, now: int) -> list[Ask]:
-    """Return the asks that may claim now. From each group, return as many asks as the deficits of its queues admit.
+    """Return the asks that may claim now.
 
-    If some asks may claim only later, schedule a round for the first of them.
+    From each group, return as many asks as the deficits of the group's queues admit.
+
+    If some asks may claim only later, schedule a round for the earliest of these asks.
     """
     if not are_claims_on(partition):
         return []
@@ -65,14 +67,17 @@ def _of_leaf(partition: Partition, leaf: Queue, shortage: Shortage, now: int) ->
 
 
 def of_group(partition: Partition, group: Group, shortage: Shortage, now: int) -> Iterator[Ask]:
-    """Yield the asks of a group that may claim now, as many as the deficits of its queues admit. The group must be stuck (`is_stuck`)."""
+    """Yield the asks of a group that may claim now, as many as the deficits of the group's queues admit.
+
+    The group must be stuck (`is_stuck`).
+    """
     most = shortage.lacking(group.application.leaf, group.ask_class.demand)
     if most:
         yield from due(partition, group, most, now, guarantee.NAME)
 
 
 def stuck_groups(leaf: Queue) -> Iterator[Group]:
-    """Yield the groups of the leaf that have waiting asks and wait for preemption (see `is_stuck`)."""
+    """Yield the groups of the leaf that have waiting asks for which preemption may help (see `is_stuck`)."""
     for application in leaf.applications.values():
         for group in application.groups.values():
             if group.live and is_stuck(group):
@@ -82,9 +87,9 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 def is_stuck(group: Group) -> bool:
     """Return whether preemption may help the group: the group lacks a node or a queue's headroom, and no decision holds capacity for it.
 
-    Return False if the limit of a user or group, or the limit of firm pods, also blocks the group. Return False also for asks
-    that require a node by name. Policy `required-node` plans for such asks, on that node alone, whatever the entitlement of
-    their queue (G1, G11).
+    Return False if the limit of a user or group, or the limit of firm pods, also blocks the group. Also return False for asks
+    that require a node by name. Policy `required-node` plans for such asks, only on the required node and whatever the
+    entitlement of their queue (G1, G11).
     """
     ask_class = group.ask_class
     held = ask_class.pledge
@@ -102,9 +107,9 @@ def is_stuck(group: Group) -> bool:
 
 
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
-    """Yield the first asks of the group whose delay and back-off under a policy are over, at most ``most`` asks (G1, I5).
+    """Yield the first asks of the group whose delay and back-off under a policy have ended, at most ``most`` asks (G1, I5).
 
-    If no ask of the group is due, the group *rests*. Its asks are not examined again before the first of them is due.
+    If no ask of the group is due, the group *rests*. Its asks are not examined again before the first of these asks is due.
     """
     if _rests(partition, group, now, policy):
         return
@@ -153,10 +158,10 @@ def _instants(
 
 
 def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
-    """Return the instant at which preemption was last refused to a group, 0 for never.
+    """Return the instant at which preemption was last refused to a group, or 0 if it was never refused.
 
-    For replacements within a queue, a refusal since the present search began is ignored. That refusal was about a claim of this
-    round, and the ask may still replace pods of its queue.
+    For replacements within a queue, a refusal since the present search began is ignored. That refusal was the answer to a claim
+    of this round, and the ask may still replace pods of its queue.
     """
     refused_ms, search = partition.round.tries.refused_ms(group), partition.round.group_search
     is_of_search = (
@@ -166,7 +171,9 @@ def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
 
 
 def _was_refused(instant: int, refused_ms: int) -> bool:
-    """Return whether an ask that may preempt from ``instant`` on was due when its group was refused. ``refused_ms`` is 0 for never.
+    """Return whether an ask that may preempt from ``instant`` on was already due when its group was refused.
+
+    ``refused_ms`` is 0 if the group was never refused.
 
     An ask that became due after the refusal is tried without the back-off.
     """
@@ -196,7 +203,10 @@ def backoff_of(partition: Partition, ask: Ask) -> int:
 
 
 def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
-    """Return the longest back-off of the asks after a refusal, in milliseconds. Decisions without effect double it (C6)."""
+    """Return the longest back-off of the asks after a refusal, in milliseconds.
+
+    Decisions without effect double the back-off (C6).
+    """
     return max([partition.spec.preemption.backoff_ms, *(ask.wait_ms for ask in asks)])
 
 
@@ -215,7 +225,7 @@ def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
 
 
 def call_again(partition: Partition, instant: int) -> None:
-    """Schedule a round for an instant, because an ask may preempt from then on. The pace may delay the round (P1)."""
+    """Schedule a round for the instant from which an ask may preempt. The pace may delay the round (P1)."""
     if instant == NEVER:
         return
     known = partition.round.claims_ms
@@ -228,9 +238,9 @@ def call_again(partition: Partition, instant: int) -> None:
 def requiring(partition: Partition, now: int) -> list[Ask]:
     """Return the waiting asks that require a node by name.
 
-    Their node must be open and must have changed since they were last refused (G11).
+    An ask is returned only if its node is open and has changed since the ask was last refused (G11).
 
-    Left out are asks whose manager refused them repeatedly or gave no answer, until their back-off ends (design 1.8).
+    If a manager refused an ask repeatedly or gave no answer, the ask is left out until its back-off ends (design 1.8).
     """
     settings = partition.spec.preemption
     if not settings.enabled or not settings.lists(REQUIRED_NODE):

@@ -1,7 +1,8 @@
 """The gangs that are due for preemption, and the asks that may replace pods of their queue (J3, I5).
 
-Both are found in the live state, so that a snapshot is taken only when there is work. Policies and rules decide later. A gang
-has no delay. It is due as soon as it is complete and does not fit. It is due again when the back-off after a refusal is over.
+Gangs and asks are found in the live state, so that a snapshot is taken only when there is work. Policies and rules decide later
+whether pods are evicted. A gang has no delay. A gang is due as soon as it is complete and does not fit. After a refusal, a gang
+is due again when its back-off has ended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from server.state.queues import Queue
 from server.state.snapshotting import GangDue
 
 Assignment = tuple[Ask, str, Node | None]
-"""An ask, the id of the node on which it gets capacity, and the node itself if the node is known."""
+"""An ask, the id of the node on which the ask gets capacity, and the node itself if the core knows the node."""
 Coming = tuple[Node, Amounts]
 """A node from which pods are being evicted, and its free capacity once these pods are gone."""
 GROUP_MOST: Final = 64
@@ -77,7 +78,7 @@ def again(commitment: Commitment) -> GangDue:
 
 
 def promised(partition: Partition) -> dict[str, GangDue]:
-    """Return the gangs of several members for which an open decision holds capacity, by the key of each member.
+    """Return the gangs of several members for which an open decision keeps capacity, by the key of each member.
 
     Decisions for which another plan is being sought are included.
     """
@@ -104,7 +105,7 @@ def _may_plan(partition: Partition, one: Gang, now: int) -> bool:
 
 
 def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[Ask]:
-    """Return asks of ``groups`` that may replace pods of their queue: asks that fit on no node, and whose delay is over (I5)."""
+    """Return the asks of ``groups`` that may replace pods of their queue: asks that fit on no node, and whose delay has ended (I5)."""
     settings = partition.spec.preemption
     asks = [
         ask
@@ -117,9 +118,10 @@ def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[A
 
 
 def _with_candidates(partition: Partition, groups: Sequence[Group]) -> Iterator[Group]:
-    """Yield the groups in whose leaf another application runs (I2), and the groups that get capacity from evictions already ordered (G8).
+    """Yield the groups that may find victims in their leaf (I2), and the groups that ordered evictions serve (G8).
 
-    Two running applications of each leaf are enough for this, because at least one of them is not the group's own.
+    A group may find victims if another application runs in its leaf. At most two running applications of a leaf have to be
+    read, because at least one of two is not the group's own.
     """
     coming, running = _coming(partition), dict[Queue, list[Application]]()
     for group in groups:
@@ -144,7 +146,7 @@ def _coming(partition: Partition) -> list[Coming]:
 
 
 def _gets_capacity(group: Group, coming: Iterable[Coming]) -> bool:
-    """Return whether an ask of the group fits on unreserved capacity once ordered evictions are done (G8, I4).
+    """Return whether an ask of the group fits on unreserved capacity once the ordered evictions are done (G8, I4).
 
     If limits lack headroom now, only these limits are checked. The nodes are not examined in that case.
     """
@@ -185,7 +187,10 @@ def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
 
 
 def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
-    """Return the instant at which the group's back-off after a refusal ends, 0 if there is none. Gangs have no delay (J3)."""
+    """Return the instant at which the group's back-off after a refusal ends, or 0 if there is no back-off.
+
+    Gangs have no delay (J3).
+    """
     tried = max(ask.tried_ms for ask in asks)
     refused_ms = partition.round.tries.refused_ms(group)
     if not refused_ms or tried > refused_ms:
@@ -213,8 +218,8 @@ def reassign(partition: Partition, one: Gang, marks: Iterable[ReleaseMark]) -> l
     """Return a node for every member of a gang whose decision was open before a restart (J10). Return [] if a member gets no node.
 
     Members for which pods are evicted get the nodes that the victims' annotations name. Each other member gets the first node,
-    in the order of node names, that will have capacity for it. If the node in an annotation lacks capacity, its member gets a
-    node in the same way. All ordered releases count as done in this computation.
+    in the order of node names, with enough capacity for it. If the annotated node of a member lacks capacity, the member gets a
+    node by the same search. In this computation, all ordered releases count as done.
     """
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}

@@ -1,4 +1,4 @@
-"""The quota runs in the core: timers that events change, runs that become due, and notes for administrators (Q1-Q17)."""
+"""The quota runs in the core: the timers of the runs, the runs that are due, and notes for administrators (Q1-Q17)."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -44,7 +44,7 @@ def configured(
 ) -> Parts[list[Decision]]:
     """Update the timers, in parts, after a configuration was applied, and return notes.
 
-    Before the sync is complete, no timer changes (Q7). An exception is a sync during which the timers go on.
+    Before the sync is complete, no timer changes, unless the timers go on during the sync (Q7).
     """
     resumption = partition.resumption
     if not state.reported(partition) and (resumption is None or not resumption.keeps_quota):
@@ -65,8 +65,8 @@ def forced(
 ) -> list[Decision]:
     """Update the timers after an allocation was added or grew without a check of the maximum (Q7). Return notes.
 
-    An allocation that was sent again unchanged starts no timer. In a sync in which objects are compared, the update waits for
-    the end of the sync, because pods that still count may be gone.
+    An allocation that was sent again unchanged starts no timer. In a sync in which objects are compared, the update is made at
+    the end of the sync, because pods that still count may have ended.
     """
     if partition.resumption is not None:
         partition.resumption.grown.setdefault(ask.key, (ask, before))
@@ -115,7 +115,7 @@ def _not_enforced(partition: Partition, told: Collection[str]) -> Parts[list[Not
 
 
 def is_due(partition: Partition, now: int) -> bool:
-    """Return whether there is a run to start, or a run that continues after a veto."""
+    """Return whether a run has to start, or has to continue after a veto."""
     return quota_timers.is_due(partition, now) or any(
         one.facts.shrinks is Shrinks.QUEUE for one in partition.decisions.suspended.values()
     )
@@ -139,7 +139,7 @@ def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[Shrin
 
 
 def result(partition: Partition, intent: ShrinkIntent, answer: Plan | Refusal) -> list[Decision]:
-    """Return notes for administrators that say how far a run reduces its queue's usage (Q14)."""
+    """Return notes for administrators that say by how much a run reduces its queue's usage (Q14)."""
     shrink = answer.shrink
     if shrink is None:
         return []

@@ -1,9 +1,9 @@
 """The asks that are due for reservations (C7). The live state is searched one group of equal asks after another.
 
-The checks here are cheap, and they are necessary conditions only. The policy and the rules decide later. If at most
-SEARCH_MOST groups wait, each tick of a round checks all of them. If more groups wait, a *search* of all groups takes
-several ticks (see `_in_turns`). Without this limit, a tenant whose asks have many different sizes would make a tick
-long.
+The checks in this module are cheap, and they test only necessary conditions. The policy and the rules decide later whether a
+node is reserved. If at most SEARCH_MOST groups wait, each tick of a round checks all of them. If more groups wait, a *search*
+of all groups takes several ticks (see `_in_turns`). Without this limit, a tenant whose asks have many different sizes would
+make a tick long.
 """
 
 from collections import Counter
@@ -22,11 +22,14 @@ from server.state.rounds import ReservationSearch
 SEARCH_MOST: Final = 5_000
 """The largest number of groups of equal asks that one tick checks. A search of several ticks keeps at most this many asks."""
 ANY_PORT: Final = 1 << 62
-"""A capacity for ports that no demand exceeds. Only pods use ports up, and all ports of an empty node are free."""
+"""A free capacity of a port type that no demand exceeds. Only pods use ports, so all ports of an empty node are free."""
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
-    """Return the asks that may reserve, the oldest of each group, in order. Set the instant at which the next ask may reserve."""
+    """Return the asks that may reserve, in order: for each group, its oldest asks.
+
+    Set the instant at which the next ask may reserve.
+    """
     state = partition.round
     state.due_ms = None
     search, state.reservation_search = state.reservation_search, None
@@ -58,7 +61,7 @@ def may_reserve_more(partition: Partition) -> bool:
 
 
 def _held(partition: Partition) -> Counter[str]:
-    """Return the number of reservations by leaf."""
+    """Return the number of reservations of each leaf."""
     return Counter(
         one.ask.application.leaf.path
         for one in partition.decisions.pledges.values()
@@ -69,7 +72,7 @@ def _held(partition: Partition) -> Counter[str]:
 def _refresh_hopeless(partition: Partition) -> None:
     """Clear the record of classes that are too large for every node.
 
-    This is done if a node opened or was updated, or if a pledge ended.
+    The record is cleared if a node opened or was updated, or if a pledge ended.
     """
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
@@ -79,7 +82,7 @@ def _refresh_hopeless(partition: Partition) -> None:
 
 
 def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
-    """Yield groups whose limits have headroom and whose class no node can take.
+    """Yield the groups whose limits have headroom and of whose class no node can take an ask.
 
     Leaves that have as many reservations as a leaf may have are skipped.
     """
@@ -135,7 +138,7 @@ def reservable(group: Group, *, known_ineligible: bool) -> list[Ask]:
 
 
 def _is_plain_again(group: Group) -> bool:
-    """Return whether an ask that qualifies joined the group since the reasons of its asks were last reported."""
+    """Return whether an ask that qualifies has joined the group since the reasons for waiting were last reported."""
     return any(_is_plain(ask, group) for ask in group.untold)
 
 
@@ -146,10 +149,10 @@ def _is_plain(ask: Ask, group: Group) -> bool:
 
 
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:
-    """Yield the asks, which must be sorted by age, up to the first that may not reserve yet.
+    """Yield asks from the given list, which must be sorted by age, up to the first ask that may not reserve yet.
 
-    Set the instant from which that ask may reserve. An ask may reserve `reservation.RESERVE_AFTER_MS` after it began to wait,
-    and not before its application may reserve again.
+    Record the instant from which that first ask may reserve. An ask may reserve `reservation.RESERVE_AFTER_MS` after it began
+    to wait, and not before its application may reserve again.
     """
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS
@@ -167,19 +170,21 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
 def is_searching(partition: Partition) -> bool:
     """Return whether the search has groups left.
 
-    In these groups the search may still find asks that come before the asks found so far.
+    In these groups the search may still find asks that come before the asks that were already found.
     """
     search = partition.round.reservation_search
     return search is not None and bool(search.groups)
 
 
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
-    """Remove the asks that the round tried from the search. Return whether the next tick has to continue the search or begin another.
+    """Remove the asks that the round tried from the list of the search.
 
-    ``all_tried`` says that the round tried every ask of the search: neither the budget nor a takeover stopped it early. An ask
-    that was left out of the snapshot counts as tried only if no more nodes may be reserved. Otherwise the asks before it used
-    up the budget, and it is still to be tried. When a reservation ends, the round's masks are cleared, because the end of a
-    reservation may make a decision possible.
+    Return whether the next tick has to continue the search or begin another.
+
+    ``all_tried`` is true if the round tried every ask of the search, so that neither the budget nor a takeover stopped it
+    early. An ask that was left out of the snapshot counts as tried only if no more nodes may be reserved. If more nodes may be
+    reserved, the asks before it used up the budget, and the next tick has to try it. When a reservation ends, the round's masks
+    are cleared, because the end of a reservation may make a decision possible.
     """
     state = partition.round
     search = state.reservation_search
@@ -203,7 +208,7 @@ def _in_turns(
 ) -> ReservationSearch:
     """Return the search after this tick's share of the work. Begin another search if the last one has ended and something has changed.
 
-    One comparison excludes the groups that are larger than every node. When all other groups are checked, the round tries the
+    One comparison excludes all groups that are larger than every node. When all other groups are checked, the round tries the
     found asks in order, over as many ticks as its budget requires. Each ask is checked again before it is tried. With so many
     groups, a reservation may therefore be made some ticks later than with fewer groups. An ask may become old enough, or able
     to reserve, after its group was checked. The next search finds such an ask.
@@ -257,15 +262,15 @@ def _largest(partition: Partition) -> Amounts:
 
 
 def _is_outdated(partition: Partition, search: ReservationSearch, now: int) -> bool:
-    """Return whether another search may find more asks."""
+    """Return whether the state has changed so that another search may find more asks."""
     comes = search.due_ms is not None and search.due_ms <= now
     return search.cut or comes or search.mark != due.changes(partition)
 
 
 def _requalify(partition: Partition) -> None:
-    """Reconsider each group in which no ask could reserve.
+    """Reconsider each group in which no ask could reserve when the group was last searched.
 
-    This is done if an ask that may reserve has joined the group since the last report.
+    A group is reconsidered if an ask that may reserve has joined the group since the last report.
     """
     ineligible = partition.round.ineligible
     for group in partition.untold if ineligible else ():

@@ -22,14 +22,19 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 Weak = Counter[tuple[Queue, int]]
-"""The promises of pledges that give way to claims, by queue and type. These promises do not count against any maximum."""
+"""The promises of pledges that give way to claims, by queue and type.
+
+These promises do not count against the maximum of any queue.
+"""
 Over = Set[tuple[Queue, int]]
 
 # Vetoes -------------------------------------------------------------------------------------------------------------
 
 
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
-    """Let a victim that the shim could not evict run on. Until the end of a back-off, no plan chooses this victim (C6, V6).
+    """Let a victim that the shim could not evict continue to run.
+
+    Until the end of a back-off, no plan chooses this victim (C6, V6).
 
     Another plan is sought for quota runs, and for decisions whose pledges no longer fit. If the pod is not being released for
     the decision that the veto names, only a note is returned.
@@ -45,7 +50,7 @@ def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
 
 
 def _is_meant(partition: Partition, ask: Ask, event: VictimVetoed) -> bool:
-    """Return whether the veto names the decision that evicts the allocation. That decision may have ended already."""
+    """Return whether the veto is about the decision that evicts the allocation. That decision may have ended already."""
     if not ask.releasing:
         return False
     if ask.released_by is not None:
@@ -76,8 +81,8 @@ def _vetoed(
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
     """Let the victim continue to run, and keep plans from choosing it until the back-off is over. Return a note for its owner.
 
-    This function must be called before the victim's decision ends. Otherwise the end of a replacement would set its placeholder
-    to releasing.
+    Call this function before the victim's decision ends. If the decision ended first, a placeholder that it replaces would be
+    set to releasing.
     """
     journal.spare(partition, ask)
     ask.vetoed = True
@@ -100,7 +105,10 @@ def _record_veto(
 
 
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
-    """Let the next round try the ask at once. If that fails, its back-off is twice as long as before (C6)."""
+    """Make the next round try the ask at once.
+
+    If the ask is refused in the next round, its back-off is twice as long as before (C6).
+    """
     ask.tried_ms = now
     if isinstance(ask.group, Group):
         ask.group.wake()
@@ -108,7 +116,7 @@ def _set_back(partition: Partition, ask: Ask, now: int) -> None:
 
 
 def veto_over(partition: Partition, key: str) -> None:
-    """Let plans choose a vetoed victim again, because its back-off is over."""
+    """Let plans choose a vetoed victim again, because the back-off after the veto has ended."""
     ask = partition.asks.get(key)
     if ask is not None and ask.vetoed:
         ask.vetoed = False
@@ -134,7 +142,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 
 
 def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
-    """Return, by key, victims of ended decisions whose capacity this decision still waits for."""
+    """Return, by key, the victims of ended decisions whose capacity this decision still waits for."""
     nodes = {held.node for held in commitment.pledges.values()}
     known = partition.decisions.leaving.items()
     return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
@@ -173,11 +181,12 @@ def give_up(
     now: int,
     code: Code = Code.RESERVATION_DROPPED,
 ) -> list[Decision]:
-    """End a pledge, and the decision that made it unless that decision has ended already.
+    """End a pledge, and also the decision that made the pledge if that decision is still open.
 
     Policies may then plan for the decision's asks again.
 
-    For a reservation, return a note with ``code``. The end of any other decision is reported by `decision_events.moves`.
+    For a reservation, return a note with the reason ``code``. The end of any other decision is reported by
+    `decision_events.moves`.
     """
     ask, reserved = held.ask, held.commitment.facts.reserves
     if partition.decisions.pledges.get(ask.key) is not held:
@@ -226,7 +235,7 @@ def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
 def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> None:
     """End pledges that no longer fit their node or queues, newest first (G10), because a maximum was lowered or capacity was lost.
 
-    ``node`` is the node that changed. ``node`` is None if something else has changed as well.
+    ``node`` is the node that changed. ``node`` is None if the change is not limited to one node.
     """
     for held in _unfit(partition, node):
         why = f"its capacity on node {held.node.node_id} or in its queues is no longer there"
@@ -234,7 +243,9 @@ def abort_unfit(partition: Partition, now: int, node: Node | None = None) -> Non
 
 
 def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
-    """Yield pledges that no longer fit, the newest first (G10). The caller must end each pledge before requesting the next.
+    """Yield pledges that no longer fit, the newest first (G10).
+
+    The caller must end each pledge before it requests the next one.
 
     If only a node lost capacity, pledges on other nodes are checked only while a queue is over its maximum.
     """
@@ -288,7 +299,7 @@ def planned_free(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """Return the queues whose usage and promises exceed their bound (W2 included), each with the types in which it is exceeded."""
+    """Return the queues whose usage and promises exceed their bound (or the bound of W2), each with the exceeded types."""
     found: set[tuple[Queue, int]] = set()
     for queue in partition.queues.values():
         for index, most in enumerate(tree.bound(partition, queue) or ()):

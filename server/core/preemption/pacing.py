@@ -1,9 +1,9 @@
-"""The pace of rounds: when the next round of claims may begin, and how much the rounds so far have released (P1, P5).
+"""The pace of rounds: when the next round of claims may begin, and how much capacity the rounds have released so far (P1, P5).
 
-The record of released amounts starts when the core starts. After a restart the first round may thus begin at once, with its
-whole budget. Claims, gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and
-reservations do not wait for a round. A decision for which a new plan is sought, after a veto or after its manager agreed, does
-not wait either. Such a decision belongs to the round that made it.
+The record of released amounts starts when the core starts. After a restart the first round may therefore begin at once, with
+its whole budget. Claims, gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and
+reservations do not wait for a round. A decision for which a new plan is sought after a veto, or after its manager agreed to a
+plan, does not wait for a round either. The amounts that such a decision releases count for the round that made the decision.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from server.state.rounds import RoundReleases
 
 
 def earliest_ms(partition: Partition) -> int:
-    """Return the earliest instant at which the next round may begin (P1), 0 for at once."""
+    """Return the earliest instant at which the next round may begin (P1), or 0 if it may begin at once."""
     state, interval = partition.round, partition.spec.preemption.rounds_interval_ms
     return 0 if state.began_ms is None or not interval else state.began_ms + interval
 
@@ -32,7 +32,10 @@ def is_between(partition: Partition, now: int) -> bool:
 
 
 def due_ms(partition: Partition) -> int | None:
-    """Return the next instant at which a claim may be planned without an event. Return None if there is no such instant."""
+    """Return the next instant at which a claim may be planned without an event.
+
+    Return None if a claim can be planned only after an event.
+    """
     instant = partition.round.claims_ms
     if instant is None or partition.round.goes_on:
         return instant
@@ -45,7 +48,10 @@ def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """Return whether policies may plan for the ask, or its gang, now. If not, schedule the next round."""
+    """Return whether policies may plan for the ask, or its gang, now.
+
+    If policies may not plan for the ask now, schedule the next round.
+    """
     if is_between(partition, now):
         decisions = partition.decisions
         found = ask.key in decisions.suspended or decisions.checks.is_granted(ask.key)
@@ -58,9 +64,10 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
 
 
 def last_served(partition: Partition) -> int | None:
-    """Return the arrival number of the last ask that the round serves, None if it serves all asks.
+    """Return the arrival number of the last ask that the round serves, or None if the round serves all asks.
 
-    A round that continues serves only asks that already waited when the round began. Otherwise the round might never end.
+    A round that continues serves only asks that already waited when the round began. If it also served newer asks, the round
+    might never end.
     """
     state = partition.round
     bounded = state.goes_on and partition.spec.preemption.rounds_interval_ms
@@ -74,7 +81,7 @@ def keep_waiting(partition: Partition, policy: str, now: int) -> None:
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now. If not, schedule the next round (P1)."""
+    """Return whether surplus may be reclaimed now. If surplus may not be reclaimed now, schedule the next round (P1)."""
     known = partition.decisions.suspended.values()
     if not is_between(partition, now) or any(
         one.facts.shrinks is Shrinks.PARTITION for one in known
@@ -89,7 +96,7 @@ def begin(partition: Partition, now: int) -> None:
 
     Do nothing if a round is being continued, or if the next round may not begin yet.
 
-    The releases of plans that are made before the next round may begin count as releases of the last round.
+    Releases of plans that are made before the next round may begin count as releases of the last round.
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if state.goes_on or is_between(partition, now):
@@ -118,7 +125,7 @@ def over_use(partition: Partition, trial: Trial) -> OverUse:
 
 
 def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
-    """Add the releases of a plan to the latest round, if its policy has a budget and the pace is bounded (P5)."""
+    """Add the releases of a plan to the latest round, if the plan's policy has a budget and the pace is bounded (P5)."""
     if not plan.facts.budgeted or not pace.is_bounded(partition.spec.preemption):
         return
     state = partition.round

@@ -1,9 +1,9 @@
 """Plan checks: before pods are evicted for an ask with `rmCheck`, its manager says whether the ask would fit (design 1.8).
 
-The round that plans the eviction sends this question to the manager, and does not carry out the plan. Until the answer comes,
-policies do not plan for the asks. After the answer "it fits", policies plan for them again, without waiting for a new round
-(P1). If the new plan equals the checked one, it is carried out. If it differs, the core asks about the new plan.
-`server.core.events.plan_answers` handles the answers.
+The round that plans the eviction sends this question to the manager, and does not carry out the plan. Until the answer arrives,
+policies do not plan for these asks. After the answer "it fits", policies plan for these asks again, without waiting for a new
+round (P1). If the new plan equals the checked one, it is carried out. If the new plan differs, the core asks the manager about
+the new plan. `server.core.events.plan_answers` handles the answers.
 """
 
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from server.state.plan_checks import Placements, PlanCheck
 ANSWER_MS: Final = 10_000
 """The time within which a manager has to answer a plan check."""
 TIMER: Final = "plan-check"
-"""The kind of the timer for an overdue answer."""
+"""The kind of the timer for an answer that is overdue."""
 
 
 def is_needed(partition: Partition, plan: Plan) -> bool:
@@ -79,7 +79,7 @@ def decided(partition: Partition, plan: Plan, decision_id: str) -> None:
 
 
 def _of(partition: Partition, plan: Plan) -> PlanCheck | None:
-    """Return the check about exactly this plan, if all asks of the check still wait. Return None if there is no such check."""
+    """Return the check of exactly this plan, if all asks of the check still wait. Return None if this plan has no such check."""
     check = partition.decisions.checks.by_ask.get(plan.pledges[0].ask.key) if plan.pledges else None
     if check is None or check.about != _about(plan) or not _is_current(partition, check):
         return None
@@ -99,8 +99,8 @@ def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
 
     A check has lost its purpose if one of its asks ended or got a node, or if its decision ended.
 
-    ``all_planned`` says that the policies have planned for every claim again since the last answer. If a manager agreed to a
-    plan, and the policies did not make that plan again, the plan is then out of date.
+    ``all_planned`` says that the policies have planned for every claim again since the last answer. If the manager agreed to a
+    plan but the policies did not make the same plan again, the plan of the check is outdated.
     """
     checks = partition.decisions.checks
     found: list[Decision] = []
@@ -123,7 +123,7 @@ def _purpose_lost(partition: Partition, check: PlanCheck, *, all_planned: bool) 
 
 
 def _is_current(partition: Partition, check: PlanCheck) -> bool:
-    """Return whether all asks of the check still wait. A new ask with the key of an ended ask is another ask."""
+    """Return whether all asks of the check still wait. A new ask with the key of an ended ask counts as another ask."""
     return len(waiting(partition, check)) == len(check.asks)
 
 

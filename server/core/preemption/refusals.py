@@ -1,4 +1,4 @@
-"""Refused preemption attempts (G1, G12): the instant of the next attempt, and a note if a refusal differs from the last one."""
+"""Refused preemption attempts (G1, G12): when the next attempt is made, and a note if a refusal differs from the previous refusal."""
 
 from server.core.preemption import decision_records, due_claims, pacing
 from server.model.decisions import Decision, Noted
@@ -13,10 +13,12 @@ from server.state.partition import Partition
 def remember(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Record a refused intent. Return a note if its rule or node differs from the last refusal of the group.
+    """Record the refusal of an intent.
 
-    All due asks of the group then wait for the end of the back-off. If a budget put the ask off, these asks wait for the next
-    round (P5). If the refused ask requires a node by name, it waits for a change of that node (G11).
+    Return a note if the rule or node of the refusal differs from those of the group's previous refusal.
+
+    All due asks of the group then wait until the back-off ends. If a budget put the ask off, these asks wait for the next round
+    (P5). If the refused ask requires a node by name, it waits for a change of that node (G11).
     """
     ask = partition.asks.get(intent.ask.key)
     group = ask.group if ask is not None else None
@@ -45,7 +47,7 @@ def remember(
 
 
 def _wait(partition: Partition, ask: Ask, group: Group | Gang, refusal: Refusal, now: int) -> None:
-    """Set the next attempt: after the back-off (G1), or in the next round if a budget put the ask off (P5)."""
+    """Set the instant of the next attempt: after the back-off (G1), or in the next round if a budget put the ask off (P5)."""
     if not _in_the_next_round(partition, refusal):
         partition.round.tries.refuse(group, now)
     due_claims.call_again(partition, _retry_ms(partition, ask, refusal, now))
@@ -78,6 +80,6 @@ def stamp(partition: Partition, plan: Plan, now: int) -> None:
 
 
 def _tried(partition: Partition, ask: Ask) -> None:
-    """Record the node's change counter, so that the ask is tried again only when the node changes (G11)."""
+    """Record the change counter of the ask's node, so that the ask is tried again only when the node changes (G11)."""
     node = partition.index.nodes.get(ask.spec.constraints.required_node)
     partition.round.tries.see_node(ask, -1 if node is None else node.changes)

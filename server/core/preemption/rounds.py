@@ -1,11 +1,14 @@
-"""The round loop: after placement, the policies plan for the remaining asks. Plans that pass the rules are written (design 1.5).
+"""The round loop: after placement, the policies plan for the remaining asks.
+
+The plans that pass the rules are written to the state (design 1.5).
 
 The order of the steps is fixed (O6): required nodes, due quota runs, surplus reclaim, claims and gangs, replacements within a
 queue, reservations. Reservations evict nothing. Each policy plans as if the plans before it were carried out already.
 
-A round is held only when something may have become possible since the last one: a counter of the state changed, an ask joined,
-or a set instant was reached. A snapshot is taken only if an ask is due. With `rounds.interval`, claims wait for their next
-round (P1, see `pacing`). If the budget ends a round early, the round continues in the next tick on a new snapshot (design 6.2).
+A round is held only if a decision may have become possible since the last round: a counter of the state changed, an ask joined,
+or a scheduled instant was reached. A snapshot is taken only if an ask is due. With `rounds.interval`, claims wait for their
+next round (P1, see `pacing`). If the budget ends a round early, the round continues in the next tick on a new snapshot (design
+6.2).
 """
 
 from collections.abc import Callable, Sequence
@@ -57,13 +60,13 @@ ROWS_PER_STEP: Final = 256
 
 @dataclass(slots=True)
 class RoundResult:
-    """The result of a round: decisions to report, steps spent, and whether there is more to do at once.
+    """The result of a round: decisions to report, the number of steps spent, and whether more work can be done at once.
 
     - ``cut`` says that the round goes on in the next tick, because its budget of steps ended or one of its plans waits for an
       answer.
     - ``refused`` has, for each rule, the number of intents that it refused.
-    - ``moves`` is the takeover of a reservation that was found before planning. If the round made plans, the takeover is
-      searched for again. The takeover is not made while ``more`` is set, or while a search for asks that may reserve is in
+    - ``moves`` is the takeover of a reservation that was found before planning. If the round made plans, the search for a
+      takeover is repeated. The takeover is not made while ``more`` is set, or while a search for asks that may reserve is in
       progress.
     - ``held_back`` says that asks that may reserve were not offered a node, because a takeover comes first or a search is still
       in progress.
@@ -90,16 +93,18 @@ class RoundResult:
 Beside = Callable[[Trial | None], None]
 """A callback that gets the Trial with the plans of a round before they are written (see `shadow`).
 
-The callback gets None if nothing was due.
+The callback gets None if no ask was due.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningSide:
-    """The side that plans: the live side, or a shadow. A shadow sees the state with its own settings (see `shadow.side`).
+    """The live side or the shadow, for which a round plans.
 
-    ``runs`` applies the due quota runs to the Trial. ``watched`` says that plans will be carried out, so that the thrashing
-    monitor counts them.
+    A shadow sees the state with its own settings (see `shadow.side`).
+
+    ``runs`` applies the due quota runs to the Trial. ``watched`` is true if the plans will be carried out, so that the
+    thrashing monitor counts them.
     """
 
     partition: Partition
@@ -110,7 +115,10 @@ class PlanningSide:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """Return the next instant after ``now`` at which time alone may let a policy act. Return None if there is none."""
+    """Return the next instant after ``now`` at which a policy may act without any event before.
+
+    Return None if no policy can act without an event.
+    """
     instants = (*due.instants(partition), quota_timers.next_due(partition))
     return min((one for one in instants if one is not None and one > now), default=None)
 
@@ -118,10 +126,10 @@ def next_due(partition: Partition, now: int) -> int | None:
 def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
     """Run one round, or continue the open round, if the state calls for it.
 
-    The caller calls this function when placement can place nothing more.
+    The caller calls this function when no more asks can be placed.
 
-    No attempt begins after ``budget`` steps. The last attempt may exceed this number. ``beside`` is called after this round has
-    made its plans and before they are written, so that a shadow plans on the same state.
+    No attempt begins after ``budget`` steps have been spent. The last attempt may exceed the budget. ``beside`` is called after
+    this round has made its plans and before they are written, so that a shadow plans on the same state.
     """
     result = RoundResult()
     partition.thrashing.forget_old(now)
@@ -154,7 +162,7 @@ def _write(partition: Partition, trial: Trial, now: int, result: RoundResult) ->
 
 
 def _take_over(partition: Partition, now: int, result: RoundResult, *, planned: bool) -> None:
-    """Carry out the takeover of a reservation, once nothing else is left to decide.
+    """Carry out the takeover of a reservation, once no other decision is left to make.
 
     A tick carries out at most one takeover, so that asks that become placeable are placed before the next takeover.
     """
@@ -183,7 +191,7 @@ def _end(partition: Partition, result: RoundResult) -> None:
 
 
 def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -> Trial | None:
-    """Plan the round and return the Trial with its plans. Return None if nothing is due."""
+    """Plan the round and return the Trial with its plans. Return None if no ask is due."""
     due.begin(partition)
     shrinks = due_quota.is_due(partition, now)
     shortage = Shortage(partition)
@@ -223,7 +231,7 @@ def _due(
 ) -> snapshotting.Due:
     """Return the asks that are due, except single asks that claim.
 
-    Also find the takeover that may be made, and store it in ``result``.
+    Also find the takeover that may be carried out, and store it in ``result``.
     """
     asks = due.beside_claims(partition, part.groups, now)
     if not part.is_last:
@@ -238,7 +246,9 @@ def _due(
 
 
 def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[Ask]:
-    """Return the first asks, as many as a budget of steps can try to reserve for. A snapshot then needs only these asks.
+    """Return the first of these asks, as many as can be tried with a budget of steps.
+
+    The snapshot then needs to contain only these asks.
 
     The first ask of each class that was not refused in this round costs at least one step. The other asks of its class cost no
     step once the class is known to fit no node. The result ends as soon as it has more classes than the budget has steps.
@@ -266,7 +276,7 @@ def _is_of_claims(asks: snapshotting.Due, *, trims: bool) -> bool:
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:
-    """Return whether the next tick has more to do: an ask of the plan fits, or a new reservation must be offered."""
+    """Return whether the next tick has more work: an ask of the plan fits, or a new reservation must be offered."""
     some = plan.pledges[:1] if plan.facts.gang else plan.pledges  # a gang fits as a whole
     held = [partition.decisions.pledges.get(pledge.ask.key) for pledge in some]
     if plan.facts.reserves:
@@ -277,7 +287,7 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
     """Plan the intents of each policy in order, each as if the plans before it were carried out already.
 
-    Planning stops when the budget is spent. Then ``cut`` and ``more`` are set in the result.
+    Planning stops when the budget is spent, and ``cut`` and ``more`` are then set in the result.
     """
     partition = side.partition
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
@@ -301,7 +311,10 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
 
 
 def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
-    """Plan quota runs and surplus reclaim. If a plan waits for its manager's answer, both are put off to the next tick."""
+    """Plan quota runs and surplus reclaim.
+
+    If a plan waits for its manager's answer, quota runs and surplus reclaim are put off to the next tick.
+    """
     if result.tentative:
         result.more = result.cut = True
         return
@@ -312,9 +325,9 @@ def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, t
 def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -> None:
     """Plan the due quota runs, each as if the runs before it were carried out.
 
-    The run of an ancestor counts the releases of the runs of its descendants (Q6).
+    The run of a queue counts the releases of the runs of the queues below it (Q6).
 
-    A run that continues is planned once a round, however many ticks the round takes.
+    A run that continues is planned once in a round, however many ticks the round takes.
     """
     for intent in due_quota.runs(partition, now, result.notes):
         once = (intent.policy, intent.replans)
@@ -334,7 +347,7 @@ def _shrink(partition: Partition, trial: Trial, now: int, result: RoundResult) -
 
 
 def _trim(partition: Partition, trial: Trial, result: RoundResult, *, due: bool) -> None:
-    """Reclaim surplus once a round: while usage exceeds capacity, queues give back what exceeds their shares (W3)."""
+    """Reclaim surplus once in a round: while usage exceeds capacity, queues lose the usage above their deserved shares (W3)."""
     once = (reclaim.NAME, partition.root.path)
     if not due or once in partition.round.masked:
         return
@@ -377,10 +390,12 @@ def _is_masked(side: PlanningSide, intent: Intent) -> bool:
 def _try(
     side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Attempt an intent. Return the refusal, or None for success.
+    """Plan an intent and record the result.
 
-    If gangs protected victims of a claim, attempt the claim again as a gang of one member. If the second attempt fails as well,
-    the first refusal is returned.
+    Return the refusal, or None for success.
+
+    If gangs protected victims of a claim, try the claim again as a gang of one member. If the second attempt fails as well, the
+    first refusal is returned.
     """
     refusal = _attempt(side, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):
@@ -391,7 +406,7 @@ def _try(
 
 
 def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
-    """Return whether the claim could have gangs as victims if its ask counted as a gang.
+    """Return whether the claim may find gangs as victims if its ask counts as a gang.
 
     As a gang of one member, the ask may evict whole gangs (J4, J12).
     """
@@ -403,9 +418,11 @@ def _gangs_are_left(trial: Trial, intent: Intent, refusal: Refusal) -> bool:
 def _attempt(
     side: PlanningSide, trial: Trial, intent: Intent, account: Account, result: RoundResult
 ) -> Refusal | None:
-    """Plan an intent, check the plan, and count a valid plan as carried out. Return the refusal, or None for success.
+    """Plan an intent, check the plan against the rules, and count a valid plan as carried out.
 
-    If a budget puts the ask off, that is also a refusal (P5).
+    Return the refusal, or None for success.
+
+    If a budget puts the ask off, this also counts as a refusal (P5).
     """
     result.spent += 1
     refusal = gate.admit(trial, intent)
@@ -434,9 +451,9 @@ def _decide(
 ) -> Refusal | None:
     """Count a plan as carried out and return None. If a budget puts the plan off, return a refusal (P5).
 
-    A plan that was already shown and not carried out uses no budget again (P8). A plan that is made while an earlier plan of
-    the tick waits for its manager's answer might need capacity that the waiting plan frees. The later plan is therefore
-    dropped, and made again in the next tick without the waiting plan (design 1.8).
+    A plan that was already shown and not carried out uses no budget again (P8). If an earlier plan of the tick waits for its
+    manager's answer, a plan might need capacity that the waiting plan frees. The later plan is then dropped, and made again in
+    the next tick without the waiting plan (design 1.8).
     """
     if not apply_plan.is_shown(side.partition, plan):
         refusal = account.refusal(plan)
@@ -455,9 +472,9 @@ def _decide(
 
 
 def _ask(side: PlanningSide, plan: Plan, result: RoundResult) -> None:
-    """Ask the manager of the plan's asks whether these asks would fit.
+    """Send the plan check: ask the manager whether the asks of the plan would fit.
 
-    Later questions of the tick count this plan as carried out (design 1.8).
+    Later plan checks of the tick count this plan as carried out (design 1.8).
     """
     result.tentative = True
     asked = plan_checks.ask(side.partition, plan, side.now)
@@ -475,7 +492,9 @@ def _broken(trial: Trial, policy: str, kind: str, subject: str, refusal: Refusal
 def _refused(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Keep a refused ask from being tried again in this round. Return a note if the refusal has to be reported.
+    """Record a refusal, so that the ask is not tried again in this round.
+
+    Return a note if the refusal has to be reported.
 
     If no node could hold an ask that may reserve, its class is tried again only when a node or pledge changes. Classes with
     host ports are tried in each round, because pods take and free ports all the time.

@@ -1,8 +1,8 @@
 """The shares by weight in placement: the order of queues, and the bounds of queues (W2, W5).
 
-The queue with the lowest quotient of usage and entitlement is served first (W5). With plain shares by weight, a leaf is also
-bounded by its deserved share. Unused shares thus stay idle (W2). The bounds of leaves are bounds for their ancestors as well,
-because each leaf stays within its deserved share.
+The queue with the lowest quotient of usage and entitlement is served first (W5). With plain shares by weight, the deserved
+share of a leaf is also its bound. A share that its queue does not use therefore stays idle (W2). The bounds of leaves are
+bounds for their ancestors as well, because each leaf stays within its deserved share.
 """
 
 from typing import Final
@@ -16,15 +16,15 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 NOT_SHARED: Final = 1 << 94
-"""The divisor for a type of which a queue is entitled to nothing. With this divisor, any usage becomes a share of 0."""
+"""The divisor for a type of which a queue is entitled to no amount. With this divisor, the share is 0, whatever the usage."""
 
 
 def refresh(partition: Partition) -> bool:
-    """Update order and bounds before placement, from demand, usage and capacity.
+    """Compute the order and the bounds of queues before placement, from demand, usage and capacity.
 
-    Return whether bounds changed while the partition shares by weight. If so, promises may no longer have headroom. If
-    the partition no longer shares by weight, its bounds are removed, and the result is False, because no headroom
-    shrinks. The call is cheap if nothing changed.
+    Return whether bounds changed while the partition shares by weight. If bounds changed, promises may no longer have headroom.
+    If the partition no longer shares by weight, its bounds are removed, and the result is False, because no headroom shrinks.
+    The call is cheap if demand, usage and capacity are unchanged.
     """
     if not sharing.is_shared_out(partition):
         if partition.shared_for is not None or partition.deserved:
@@ -48,7 +48,7 @@ def refresh(partition: Partition) -> bool:
 def _state(partition: Partition) -> object:
     """Return a value that changes whenever the shares may change.
 
-    A placement changes no share, because it only turns demand into usage.
+    A placement changes no share, because it turns demand into usage and leaves their sum unchanged.
     """
     pending = sharing.pending(partition)
     nothing = tuple(partition.types.zeros())
@@ -81,7 +81,7 @@ def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
 
 
 def _bound(partition: Partition, bounds: dict[str, Bounds]) -> None:
-    """Bound leaves by their deserved shares. Classes that were blocked are tried again if a bound rose."""
+    """Set the bounds of leaves to their deserved shares. If a bound rose, classes that were blocked by it are tried again."""
     if bounds != partition.deserved:
         partition.deserved = bounds
         tree.relimit(partition)

@@ -1,23 +1,22 @@
-"""The takeovers: a reservation moves to an ask of higher priority for which no other node can be reserved.
+"""Takeovers of reservations: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-An ask may use the capacity that a reservation of a lower priority keeps. That does not help an ask that is larger than
-any node's free capacity. If it had no reservation of its own, other asks of its priority would use all capacity that
-becomes free. Therefore the ask takes the reservation over, under these rules:
+An ask may use the capacity that a reservation of a lower priority keeps. For an ask that is larger than any node's free
+capacity, this permission is not enough. If such an ask had no reservation, other asks of its priority would use all capacity
+that becomes free. Therefore the ask takes the reservation over, under these rules:
 
-1. The ask's priority is higher than the owner's, seen from the lowest common queue. Between equal priorities there is no
-   takeover, because two asks could exchange a node forever.
-2. The ask may reserve. The ask has waited long enough, and no queue on its path is stopped. Its limits have headroom if
-the reservations
-   that it outranks are not counted.
-3. Asks take turns in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
+1. The ask's priority is higher than the owner's priority, as their lowest common queue sees both. Between equal priorities
+   there is no takeover, because two asks could exchange a node forever.
+2. The ask may reserve. The ask has waited long enough, and no queue on its path is stopped. Its limits have headroom if the
+reservations that the ask outranks are not counted.
+3. Asks are considered in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
    little, the ask gets the node that arrived first. If a node without pledges would suit the ask, and only reservations that
    the ask outranks use up its limits, the ask reserves that node and takes no reservation over.
 4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more
 reservations than
    before.
 
-Asks that come after this ask in the order may not reserve before this ask has its node. Otherwise a node could be
-reserved for a later ask, and this ask would take the node over at the same instant.
+Asks that come after this ask in the order may not reserve before this ask has its node. Without this rule, a node could be
+reserved for a later ask, and the earlier ask would take the node over at the same instant.
 
 A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a
 class are computed once, until nodes or reservations change.
@@ -41,7 +40,10 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 SCALE: Final = 2**20
-"""The scale of the amount that a node lacks for an ask, relative to the node's capacity. With it, nodes are compared in whole numbers."""
+"""The factor by which the amount that a node lacks for an ask, relative to the node's capacity, is multiplied.
+
+With this factor, nodes are compared in whole numbers.
+"""
 
 
 class Takeover(NamedTuple):
@@ -58,7 +60,7 @@ class Takeover(NamedTuple):
 def find(partition: Partition, now: int) -> Takeover | None:
     """Return the first takeover that is possible now, or None. Set the instant at which the next ask may reserve.
 
-    The caller must have called `due_reservations.reserving` first, and placement must have nothing left to place.
+    Before this call, `due_reservations.reserving` must have been called, and placement must have placed all asks that it can.
     """
     if not partition.decisions.reservations:
         return None
@@ -74,7 +76,10 @@ def find(partition: Partition, now: int) -> Takeover | None:
 
 
 def ahead(asks: Sequence[Ask], found: Takeover | None) -> Sequence[Ask]:
-    """Return the asks that come before this takeover's ask in the order of reservations. Return all asks if there is no takeover."""
+    """Return the asks that come before the ask of this takeover in the order of reservations.
+
+    Return all asks if there is no takeover.
+    """
     if found is None:
         return asks
     every = in_order(dict.fromkeys((*asks, found.ask)))
@@ -82,7 +87,10 @@ def ahead(asks: Sequence[Ask], found: Takeover | None) -> Sequence[Ask]:
 
 
 class _Search:
-    """A search for a takeover. It computes each fact once, such as ranks and the number of nodes reserved for each leaf."""
+    """A search for a takeover.
+
+    The search computes each fact once, such as the ranks and the number of nodes reserved for each leaf.
+    """
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -118,7 +126,10 @@ class _Search:
                         yield from _of_age(self.partition, group, now)
 
     def may_have_headroom(self, ask: Ask) -> bool:
-        """Return whether the ask's limits have headroom if no reservation counts. This is a necessary condition for `best`."""
+        """Return whether the ask's limits would have headroom without any reservations.
+
+        This is a necessary condition for a takeover (see `best`).
+        """
         ask_class = ask.ask_class
         return all(
             fits(ask_class.demand, self._most.get(one, one.headroom))
@@ -132,7 +143,7 @@ class _Search:
     def _takes(self, leaf: Queue, priority: int) -> Below:
         """Return the reservations that the leaf's asks of this priority may take over.
 
-        If no further node may be reserved for the leaf, these are only the leaf's own reservations.
+        If no further node may be reserved for the leaf, return only the leaf's own reservations.
         """
         at = (leaf, priority)
         found = self._open.get(at)

@@ -1,10 +1,10 @@
-"""The thrashing monitor, which stops a preemptor and a victim that take capacity from each other without end (docs/rules/invariants.md).
+"""The thrashing monitor, which stops pairs of preemptor and victim that alternate without end (docs/rules/invariants.md).
 
-A claim lowers the deficits of the queues that decide for it, and raises none. Without external events, the deficits thus limit
-the number of claims. Three cases show that a wrong rule raised a deficit:
+A claim lowers the deficits of the queues that decide for its ask, and raises no deficit. Without external events, the deficits
+thus limit the number of claims. Each of three cases shows that a wrong rule raised a deficit:
 
-- A deficit is larger at a claim than it was after the last claim, although the queue lost nothing to external events and its
-  entitlement did not grow.
+- A deficit is larger at a claim than it was after the last claim, although external events took no capacity from the queue and
+  its entitlement did not grow.
 - A queue claims although it already has its whole entitlement.
 - Inside one queue, pods of one template replace pods of another template that had replaced them before.
 
@@ -46,8 +46,8 @@ DECIDING: Final = "deciding"
 def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal | None:
     """Return a refusal if one of the plan's pairs is frozen now. Return None if the plan may be carried out.
 
-    Claims do not consider victims of frozen pairs at all (`ClaimEligibility`). This check is needed for the plans of other
-    policies.
+    Claims do not consider victims of frozen pairs at all (`ClaimEligibility`). Plans of other policies may have such victims,
+    so they need this check.
     """
     if not plan.facts.may_thrash or not frozen:
         return None
@@ -61,7 +61,7 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 def configured(state: State, answers: Sequence[Decision]) -> None:
     """End the freezes in all partitions, and clear the recorded deficits, if a configuration was accepted.
 
-    Entitlements may have changed. The handlers of node events end freezes themselves.
+    The freezes end because entitlements may have changed. The handlers of node events end freezes, too.
     """
     if any(isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers):
         for name, partition in state.partitions.items():
@@ -73,7 +73,9 @@ def configured(state: State, answers: Sequence[Decision]) -> None:
 
 
 def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
-    """Record a plan that is about to be applied. Return notes about the pairs that are frozen because of the plan.
+    """Check a plan that is about to be applied for thrashing.
+
+    Return notes about the pairs that are frozen because of the plan.
 
     Plans that continue a decision after a veto, and plans in a partition that only observes, count no strike.
     """
@@ -102,7 +104,10 @@ def _goes_on(partition: Partition, plan: Plan) -> bool:
 
 
 def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Release, ...]) -> None:
-    """Count the victims of required-node preemption as lost. Their loss may raise deficits, which explains later claims (invariant 18)."""
+    """Count the victims of required-node preemption as lost.
+
+    The loss may raise deficits, and explains why later claims are larger (invariant 18).
+    """
     for release in releases:
         queue = partition.queues.get(release.leaf)
         if queue is not None:
@@ -110,7 +115,10 @@ def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Releas
 
 
 def _count_crossed(partition: Partition, trial: Trial, plan: Plan) -> None:
-    """Count as lost the amount by which the plan's victims bring a queue below its share (W8). This loss explains later deficits."""
+    """Count as lost the amount by which the plan's victims bring a queue below its share (W8).
+
+    The loss explains why later deficits are larger.
+    """
     for path, freed in _freed(trial, plan).items():
         owed, held = entitlement.floor(trial, path), trial.held(path)
         lost = partition.queues[path].lost
@@ -150,7 +158,7 @@ def _short(level: Level) -> int:
 def _left(partition: Partition, trial: Trial, plan: Plan, level: Level) -> int:
     """Return the level's deficit after the plan.
 
-    Victims inside the queue, which were taken for other types, add to the deficit (G2).
+    Victims inside the queue that were evicted for other types increase the deficit (G2).
     """
     wanted = sum(
         quantity
@@ -184,7 +192,7 @@ def _lost(partition: Partition, level: Level) -> int:
 
 
 def _returns(partition: Partition, pair: Pair, now: int) -> bool:
-    """Return whether the pair reverses an earlier replacement between two kinds of asks in one queue (I2). Record the pair."""
+    """Return whether the pair reverses an earlier replacement between two kinds of asks in one queue (I2). Also record the pair."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
     taken = partition.thrashing.taken
@@ -203,7 +211,7 @@ def _pairs(snapshot: Snapshot, plan: Plan) -> Iterator[Pair]:
 
 
 def side_of(ask: WaitingAsk) -> TemplateInQueue:
-    """Return the ask's side of a pair: its queue, resource and priority."""
+    """Return the preemptor's part of a pair: the queue, resource and priority of the ask."""
     return TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
 
 

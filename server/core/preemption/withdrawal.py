@@ -1,18 +1,19 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
-With `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`, victims are only marked. The check runs at
-the end of a tick, when asks whose decision ended have had the chance to get a new plan. A marked victim counts as leaving, so
-that a new decision may use its capacity. A mark stays in each of these cases:
+With `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`, victims are only marked. Soft evictions are
+withdrawn at the end of a tick, after a new plan could be made for asks whose decision ended. A marked victim counts as
+releasing, so that a new decision may use its capacity. A mark stays in each of these cases:
 
 1. A new plan is being sought for the decision that ordered the eviction.
 2. The decision that ordered the eviction expired, and one of its asks waits for a new plan.
-3. The decision that ordered the eviction, or another one, has pledged capacity or headroom that would not exist if the victim stayed.
+3. The decision that ordered the eviction, or another decision, has pledged capacity or headroom that would be lost if the
+   victim stayed.
 4. If the victim stayed, usage would be too high: a queue with a quota run would be over its maximum (Q5), or usage would exceed
    capacity (W3).
 
-If marks break a gang, its marked members stay together or are evicted together (J12). If a decision continues on another node after
-a veto, or other capacity becomes free for it, the decision needs fewer victims than it ordered. This is checked when capacity has
-become free.
+If marks break a gang, its marked members stay together or are evicted together (J12). If a decision continues on another node
+after a veto, or if other capacity becomes free for the decision, it needs fewer victims than it ordered. The core looks for
+victims that are no longer needed when capacity has become free.
 """
 
 from collections import Counter
@@ -39,7 +40,10 @@ _REACHED: Final = {
 
 
 class _Needs:
-    """The needs of the decisions in force. Each need is computed once, except that `forget` clears the free capacity of a node."""
+    """The amounts of capacity that the open decisions need.
+
+    Each amount is computed once and cached; `forget` clears the cached free capacity of a node.
+    """
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -94,7 +98,9 @@ def _withdrawn(partition: Partition, together: Iterable[Ask]) -> Iterator[Withdr
 
 
 def _record(partition: Partition, found: Iterable[Withdrawn]) -> None:
-    """Record, for each decision, the victims whose eviction was withdrawn. The record of a decision is updated once.
+    """Add the withdrawn victims to the records of their decisions.
+
+    The record of each decision is updated once.
 
     Decisions whose records were dropped are skipped.
     """
@@ -121,10 +127,10 @@ def _reason(ask: Ask) -> str:
 
 
 def _units(partition: Partition) -> list[list[Ask]]:
-    """Return the victims that may stay, in units that stay or leave together.
+    """Return the victims that may stay, in units: the victims of a unit all stay or are all evicted.
 
-    A unit consists of the victims of one quota run, of the marked members of a broken gang, or of one pod. Units without a
-    victim of an open decision for asks come first, so that their evictions are withdrawn first.
+    A unit consists of the victims of one quota run, of the marked members of one broken gang, or of a single pod. The first
+    units are the units without a victim of an open decision for asks, so that the evictions of these units are withdrawn first.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -142,7 +148,7 @@ def _is_for_asks(ask: Ask) -> bool:
 
 
 def _unit(ask: Ask) -> tuple[str, ...]:
-    """Return the key of the victim's unit. All victims of a decision that shrinks a queue are one unit."""
+    """Return the key of the victim's unit. All victims of a decision that reduces the usage of a queue are in one unit."""
     if ask.released_by is not None and ask.released_by.queue:
         return ("run", ask.released_by.commitment_id)
     key, fewest = ask.spec.job_key, ask.spec.min_members
@@ -153,7 +159,7 @@ def _unit(ask: Ask) -> tuple[str, ...]:
 
 
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
-    """Return the keys of the victims that may stay, unless a pledge or a queue needs their capacity.
+    """Return the keys of the victims that may stay, provided that no pledge and no queue needs their capacity.
 
     The asks that may still need the capacity of an ended decision's victims are checked once for all these victims. An open
     decision for asks needs all its victims until other capacity is freed.
@@ -179,7 +185,7 @@ def _is_awaited(partition: Partition, ask: Ask) -> bool:
 
 
 def _waits_without_decision(partition: Partition, key: str) -> bool:
-    """Return whether the ask waits and no decision holds capacity for it. Pledges of decisions are checked by `_is_pledged`."""
+    """Return whether the ask waits and no decision keeps capacity for it. Pledges of decisions are checked by `_is_pledged`."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None:
         return False
@@ -247,7 +253,7 @@ def _shrinking(together: Iterable[Ask]) -> set[str]:
 def _is_to_come_down(
     partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
 ) -> bool:
-    """Return whether a queue whose usage a run reduced, or still reduces, would be over its maximum if the victims stayed (case 4)."""
+    """Return whether a queue with a present or past quota run would be over its maximum if the victims stayed (case 4)."""
     most = dict(queue.spec.max or ())
     names = partition.types.names
     over = any(

@@ -1,4 +1,4 @@
-"""The findings of `doctor`, each with advice: broken invariants first, then other facts that an operator should know."""
+"""The findings of `doctor`, each with advice: first broken invariants, then other conditions that an operator should know of."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -35,21 +35,21 @@ SYNC_MS: Final = 300_000
 ALONE_MS: Final = 60_000
 """The time after the start of the core from which the absence of any manager is reported."""
 UNSCHEDULABLE_SHARE: Final = 5
-"""If more than one node in this number takes no placements, a warning is given."""
+"""If more than one node in this number takes no placements, a finding warns of it."""
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
 CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource managers")
-"""The names of the checks that compare durations. These checks are made only if the caller passes the instant."""
+"""The names of the checks that compare durations. These checks are made only if the caller passes the present instant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The facts that the core does not know: the instant at which it started, and the managers that are away."""
+    """Facts that the core does not store: the instant at which the core started, and the managers that are away."""
 
     started_ms: int
     away: Mapping[str, int] = field(default_factory=dict)
-    """The resource managers that have been away for longer than a reconnect takes, each with the instant at which it left."""
+    """The resource managers that have been away for longer than a reconnection takes, each with the instant at which it left."""
 
 
 def doctor(
@@ -61,9 +61,9 @@ def doctor(
 ) -> list[Finding]:
     """Return all findings, errors first.
 
-    If a partition is named, findings about other partitions are left out, but not those about managers. Raise KeyError for an
-    unknown partition. Without the instant ``now`` there are no findings about durations. Without ``around`` there are no
-    findings about managers that are away. Findings name asks by ``name``.
+    If the call names a partition, findings about other partitions are left out, but findings about managers are not. Raise
+    KeyError for an unknown partition. Without the instant ``now`` there are no findings about durations. Without ``around``
+    there are no findings about managers that are away. In findings, asks have the names that ``name`` returns.
     """
     state = core.state
     wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
@@ -120,7 +120,7 @@ def _nodes(partition: Partition) -> Iterator[Finding]:
 
 
 def _overcommitted(partition: Partition, node: Node) -> Iterator[Finding]:
-    """Yield a finding if the pods on a node take more than its capacity. Pledges do not count."""
+    """Yield a finding if the pods on a node use more than the node's capacity. Pledges are not counted as used."""
     over = [-free for free in node.free]
     for held in node.pledges.values():
         for index, amount in held.node_demand:
@@ -177,7 +177,7 @@ def _queues(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _guaranteed(queue: Queue) -> Counter[str]:
-    """Return the guarantee of a queue: its own amount, or the sum of the guarantees below it if that is larger."""
+    """Return the guarantee of a queue: its own amount, or the sum of the guarantees below the queue if that sum is larger."""
     below: Counter[str] = Counter()
     for child in queue.children.values():
         below.update(_guaranteed(child))
@@ -212,7 +212,7 @@ def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
 def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
     """Yield a finding for each node with victims that should have ended by now.
 
-    After the order, a victim should end within the sum of its grace period and RELEASE_MS.
+    A victim should end within the sum of its grace period and RELEASE_MS after the order.
     """
     late: dict[str, dict[str, Ask]] = {}
     for record in partition.decisions.records.values():
@@ -234,7 +234,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
 def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
     """Return the victims of a decision that still run although their release was ordered.
 
-    Return none if the decision is fulfilled or only observed.
+    Return an empty list if the decision is fulfilled or was only shown.
     """
     if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
         return []
@@ -310,7 +310,7 @@ def _managers(state: State, now: int) -> Iterator[Finding]:
 
 
 def _absences(state: State, now: int, around: Around) -> Iterator[Finding]:
-    """Yield findings about managers that are away, and about a core that has no manager."""
+    """Yield findings about managers that are away, and a finding if the core has no manager."""
     for rm_id, since in around.away.items():
         owned = sorted(one.name for one in state.owned_by(rm_id))
         where = f" in {listed(owned)}" if owned else ""
@@ -354,7 +354,7 @@ def _thrashing(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _unmet_guarantees(state: State, partition: Partition, now: int) -> Iterator[Finding]:
-    """Yield a finding about the queues below their entitlement that have an ask with a wait longer than WAITING_MS."""
+    """Yield a finding about the queues that are below their entitlement and have an ask that has waited longer than WAITING_MS."""
     if not partition.ask_count:
         return
     found = needs.read(state, partition, "", now).queues

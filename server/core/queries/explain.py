@@ -21,7 +21,7 @@ from server.state.partition import Partition
 NEAR_MAX: Final = 5
 """The largest number of near matches that an answer names."""
 NEAR_AMONG: Final = 1_000
-"""The largest number of keys that are compared letter by letter to find near matches.
+"""The largest number of keys that are compared letter by letter in the search for near matches.
 
 Each kind of object gets an equal part of this number.
 """
@@ -39,8 +39,8 @@ def explain(
     """Find the object that the key names (an ask, allocation, application, node or queue), and return an explanation of its state.
 
     The explanation's ``code`` says why an ask waits, in which state an application or queue is, or whether a node is
-    schedulable. Without a partition all partitions are searched, and the first that knows the key answers. For an unknown key
-    or partition the explanation's kind is `unknown`. Sentences name asks by ``name``.
+    schedulable. Without a partition, all partitions are searched, and the first partition that knows the key is used. For an
+    unknown key or partition the explanation's kind is `unknown`. In sentences, asks have the names that ``name`` returns.
     """
     state = core.state
     known = state.partitions
@@ -79,9 +79,10 @@ def _explain_in(answer: Answer, key: str, name: Namer) -> Explanation | None:
 
 
 def near_matches(partition: Partition, key: str) -> list[str]:
-    """Return up to NEAR_MAX known keys that resemble this one.
+    """Return up to NEAR_MAX known keys that resemble ``key``.
 
-    These are the shortest keys that contain ``key``. If no key contains it, the most similar of NEAR_AMONG keys are returned.
+    The result has the shortest keys that contain ``key``. If no key contains ``key``, the result has the most similar of
+    NEAR_AMONG keys.
     """
     if not key:
         return []
@@ -134,7 +135,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
 
 
 def _ending(ask: Ask) -> list[str]:
-    """Return a sentence that says that the allocation is being released, and by which open decision.
+    """Return a sentence that says that the allocation is being released, and by which open decision the release was ordered.
 
     Return [] if the allocation is not being released.
     """
@@ -212,9 +213,11 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 
 
 def _gang_member(partition: Partition, named: Application) -> str:
-    """Return the key of the first member of the gang that has the application's name, waiting members first. Return "" if there is none.
+    """Return the key of the first member of the gang that has the application's name, waiting members first.
 
-    A gang in this application is preferred. A gang in another application is found only while members of that gang wait.
+    Return "" if no gang has that name.
+
+    A gang in the named application is preferred. A gang in another application is found only while members of the gang wait.
     """
     name = named.application_id
     for application in (named, *partition.applications.values()):
@@ -226,7 +229,7 @@ def _gang_member(partition: Partition, named: Application) -> str:
 
 
 def _by_code(answer: Answer, application: Application) -> list[str]:
-    """Return a sentence with the number of the application's waiting asks by reason, if there are several reasons."""
+    """Return a sentence that says how many of the application's asks wait for each reason, if there are several reasons."""
     obstacles = Obstacles(answer.state, answer.partition)
     counts: dict[str, int] = {}
     for ask in application.asks.values():

@@ -1,4 +1,4 @@
-"""The explanation of a waiting ask: the first rule that fails, then all other facts, the most important ones first."""
+"""The explanation of a waiting ask: first the rule that fails first, then all other facts, the most important facts first."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ _LIMIT_CODES = frozenset(CODES.values())
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The state, partition and instant on which an answer is based."""
+    """The state, the partition and the instant from which an explanation is made."""
 
     state: State
     partition: Partition
@@ -159,9 +159,9 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
 def _in_full(
     partition: Partition, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> str:
-    """Return the reason for waiting with numbers of nodes or gang members, for callers that may see the whole cluster.
+    """Return the reason for waiting with the numbers of nodes or gang members, for callers that may see the whole cluster.
 
-    Return "" if there are no such numbers.
+    Return "" if the reason has no numbers.
     """
     if gang is not None:
         return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
@@ -172,7 +172,7 @@ def _in_full(
 
 
 def only_node(constraints: Constraints) -> str:
-    """Return the only node on which an ask may run.
+    """Return the name of the only node on which an ask may run.
 
     Return "" unless its constraints name exactly one node, as those of a DaemonSet pod do.
     """
@@ -205,7 +205,7 @@ def _of_the_only_node(partition: Partition, only: str, ask: Ask, nodes: Tally) -
 
 
 def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit | None:
-    """Return how many waiting members of the ask's gang would fit now, and the amounts that the other members lack.
+    """Return how many waiting members of the ask's gang would fit now, and the amounts that the remaining members lack.
 
     Return None if the ask does not wait, or has no gang.
     """
@@ -258,7 +258,7 @@ def _of_job(answer: Answer, job: Gang) -> str:
 
 
 def _of_placeholders(job: Gang) -> str:
-    """Return in words how many of the placeholders that an application declared have arrived."""
+    """Return a text that says how many of the placeholders that an application declared have arrived."""
     reserve, name = job.application.reserve, job.application.application_id
     assert reserve is not None, "only placeholders that were declared wait for each other"
     there = [
@@ -282,13 +282,16 @@ def _of_replacement(held: Pledge) -> str:
 
 
 def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
-    """Return the amounts that a limit lacks for an ask, as the end of a sentence."""
+    """Return the amounts that a limit lacks for an ask, in words that end a sentence."""
     lacks = short_of(partition, ask, limiter)
     return f"{_subject(limiter)} has no headroom for it and lacks {quantities(lacks)}"
 
 
 def _limiter(ask: Ask, code: Code) -> Limiter | None:
-    """Return the first limit without headroom, if the code says that a limit is why the ask waits. Return None if not."""
+    """Return the first limit without headroom, if the code says that a limit is why the ask waits.
+
+    Return None if the code does not say that.
+    """
     return first_blocker(ask) if code in _LIMIT_CODES else None
 
 
@@ -306,7 +309,10 @@ def _subject(limiter: Limiter) -> str:
 
 
 def short_of(partition: Partition, ask: Ask, limiter: Limiter) -> dict[str, int]:
-    """Return how much headroom a limit lacks for the ask, by type. The ask's own pledge counts as headroom."""
+    """Return how much headroom a limit lacks for the ask, by type.
+
+    The amount that the ask's own pledge keeps counts as headroom.
+    """
     own = ask.pledge is not None and limiter.kind == "queue"
     names = partition.types.names
     lacks = (
@@ -351,7 +357,7 @@ def _level(partition: Partition, ask: Ask, queue: Queue) -> LevelReport:
 
 
 def _user_limits(partition: Partition, ask: Ask) -> Iterator[UserLimitReport]:
-    """Yield the limits of the ask's user and group that bound resources."""
+    """Yield those limits of the ask's user and group that have a maximum of resources."""
     for limiter in ask.application.limiters:
         if limiter.kind not in OWN:
             found = limit_report(partition, limiter)
@@ -419,7 +425,7 @@ _NODE_WORDS = {
 
 
 def node_text(why: str) -> str:
-    """Return the text for a code that says why nodes are excluded, as the end of a sentence about these nodes."""
+    """Return the text for a code that says why nodes are excluded; the text ends a sentence about these nodes."""
     return _NODE_WORDS.get(why) or f"short of {noun(why.removeprefix(SHORT))}"
 
 
@@ -441,7 +447,7 @@ def _reservation(answer: Answer, ask: Ask) -> list[str]:
 
 
 def _ranks(partition: Partition, ask: Ask) -> list[str]:
-    """Return sentences with ranks: of the ask in its application, of the application in its queue, and of each queue among its siblings."""
+    """Return sentences with the ranks of the ask, of its application in the queue, and of each queue among its siblings."""
     application = ask.application
     waiting = [one for one in application.leaf.applications.values() if one.asks]
     older = sum(one.number < application.number for one in waiting)
@@ -458,9 +464,9 @@ def _asks_before(ask: Ask) -> int:
 
 
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
-    """Return a sentence with the rank of a queue by share alone among siblings with waiting asks.
+    """Return a sentence with the rank of a queue among the siblings that have waiting asks, by share alone.
 
-    In the order of queues, priorities come before shares. Priorities are ignored here, because they change with every
+    In the order of queues, priorities come before shares. The rank ignores priorities, because they change with every
     placement.
     """
     rivals = [one for one in parent.children.values() if one.pending_asks]

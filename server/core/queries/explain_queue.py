@@ -22,7 +22,7 @@ PASSES_FENCES: Final = (
 
 
 def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
-    """Return sentences on the queue's usage and guarantee, its max, and what preemption may do for its asks and to its pods."""
+    """Return sentences about the queue's usage, guarantee and max, and about the effects of preemption on its asks and its pods."""
     summary = _standing(partition, queue)
     lines = [
         summary,
@@ -44,7 +44,7 @@ def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
 
 
 def _named(partition: Partition, amounts: Iterable[int]) -> dict[str, int]:
-    """Return amounts by the name of their type, zeros included."""
+    """Return amounts by the names of their types, zeros included."""
     return dict(zip(partition.types.names, amounts, strict=True))
 
 
@@ -61,7 +61,7 @@ def _promised(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
-    """Return the amounts that count towards a queue's entitlement: usage less releasing amounts, plus the promises of decisions."""
+    """Return the amounts that count towards a queue's entitlement: usage, less releasing amounts, plus promises of decisions."""
     leaving = _named(partition, queue.releasing)
     promised = _promised(partition, queue)
     used = _named(partition, queue.usage)
@@ -69,7 +69,7 @@ def held(partition: Partition, queue: Queue) -> Mapping[str, int]:
 
 
 def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
-    """Yield a sentence with the promised, releasing and reserved amounts, if there are any.
+    """Yield a sentence with the promised, releasing and reserved amounts of the queue, if there are any.
 
     The amounts are those of the guaranteed types, or of all types if the queue has no guarantee.
     """
@@ -87,7 +87,7 @@ def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _amounts(amounts: Mapping[str, int], kinds: Container[str]) -> str:
-    """Return the amounts of these types in words, "" if there are none."""
+    """Return the amounts of these types in words, or "" if all these amounts are zero."""
     found = {kind: amount for kind, amount in amounts.items() if kind in kinds and amount > 0}
     return quantities(found) if found else ""
 
@@ -120,7 +120,7 @@ def _standing(partition: Partition, queue: Queue) -> str:
 
 
 def _from_above(queue: Queue) -> Iterator[str]:
-    """Yield a sentence about the types that one of the queue's ancestors guarantees and the queue itself does not."""
+    """Yield a sentence about the types that an ancestor of the queue guarantees and the queue itself does not guarantee."""
     for above in queue.path_up():
         if above is not queue and above.spec.guaranteed:
             own = {kind for kind, _ in queue.spec.guaranteed}
@@ -177,7 +177,7 @@ def _no_claims(settings: PreemptionSettings) -> str:
 
 
 def _claims_of(queue: Queue, found: ReachReport) -> str:
-    """Return in words from which queues the asks in and below this queue may claim pods."""
+    """Return a text that names the queues from which the asks in and below this queue may claim pods."""
     if not found.claims:
         asks = "Asks below it" if queue.children else "Its asks"
         top = found.scope if found.fences else "root"

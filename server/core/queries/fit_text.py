@@ -1,4 +1,4 @@
-"""The sentences about the fit of several asks: how many fit, what the others lack on which nodes, and which limits stop them."""
+"""The sentences about the fit of several asks: how many fit, what the other asks lack on which nodes, and which limits block."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from server.model.reports import Excluded, GroupFit, LimitFit, NodeFit
 
 
 def fit_text(fit: GroupFit) -> str:
-    """Return a text with the number of members that fit and with the amounts that the others lack, as the end of a sentence."""
+    """Return a text, for the end of a sentence, with the number of members that fit and the amounts that the other members lack."""
     whom = _whom(fit)
     if not fit.left:
         return f"all {whom} fit now, and the next tick places them"
@@ -22,9 +22,9 @@ def fit_text(fit: GroupFit) -> str:
 
 
 def _tightest_text(fit: GroupFit) -> str:
-    """Return a text about the limit with headroom for the fewest members.
+    """Return a text about the limit that has headroom for the fewest members.
 
-    The text has the amounts that the limit lacks, and the number of other limits that lack an amount.
+    The text says which amounts this limit lacks, and how many other limits also lack an amount.
     """
     text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
     others = len(fit.limits) - 1
@@ -40,9 +40,9 @@ def _whom(fit: GroupFit) -> str:
 
 
 def lack_text(fit: GroupFit) -> str:
-    """Return a text about the headroom or the node that a single ask lacks, as the end of a sentence.
+    """Return a text, for the end of a sentence, about the headroom or the node that a single ask lacks.
 
-    Return "" if nothing is known to be lacking.
+    Return "" if the ask is not known to lack anything.
     """
     if fit.limits:
         limit = fit.limits[0]
@@ -60,14 +60,19 @@ _NONE = "no node that it may run on is large enough"
 
 
 def none_large_enough(excluded: Sequence[Excluded]) -> str:
-    """Return a text that names the nodes that are large enough, and says why an ask may not run there. Return "" if none is."""
+    """Return a text that names the nodes that are large enough for an ask, and says why the ask may not run there.
+
+    Return "" if no node is large enough.
+    """
     return f"{_NONE}; {excluded_text(excluded)}" if excluded else ""
 
 
 def none_large_enough_counted(excluded: Sequence[Excluded]) -> str:
-    """Return how many nodes are large enough and why an ask may not run on them. Return "" if no node is large enough.
+    """Return a text that says how many nodes are large enough for an ask, and why the ask may not run there.
 
-    The text has no node names, for a caller that may not see them.
+    Return "" if no node is large enough.
+
+    The text has no node names, because it is for callers that may not see the nodes.
     """
     return f"{_NONE}; {counted_text(excluded)}" if excluded else ""
 
@@ -87,7 +92,7 @@ def _nodes_lack(fit: GroupFit) -> str:
 
 
 def limit_fit_text(limit: LimitFit, fit: GroupFit) -> str:
-    """Return the number of members for which a limit has headroom, and the amounts that it lacks for all members."""
+    """Return a text with the number of members for which a limit has headroom, and the amounts that the limit lacks for all members."""
     held = f"{limit.members} of the {fit.looked_at}"
     return (
         f"{_subject(limit)} has headroom for {held} and lacks {quantities(limit.missing)} for all"

@@ -1,10 +1,12 @@
-"""The forecast of a configuration change. A copy of the core runs under the new configuration until nothing more happens.
+"""The forecast of a configuration change.
 
-The copy (see `state.copying`) has everything that the live core knows. Examples are open decisions, quota timers,
-waiting times, back-offs, the pace, frozen pairs, reservations, gangs that gather, and disruption budgets. The copy
-takes the configuration as an event at ``now`` and ticks at each instant that `queries.settling` finds. The decisions of
-the copy come from the code that also makes the decisions of the live core. The behaviour of the cluster in that time is
-assumed (ASSUMPTIONS). The copy has no shadow, because a shadow changes nothing.
+A copy of the core runs under the new configuration until the copy makes no more decisions.
+
+The copy (see `state.copying`) has the whole state of the live core. This includes open decisions, quota timers, waiting times,
+back-offs, the pace, frozen pairs, reservations, gangs that wait for members, and disruption budgets. The copy takes the
+configuration as an event at ``now`` and ticks at each instant that `queries.settling` finds. The decisions of the copy are made
+by the same code as the decisions of the live core. The behaviour of the cluster during the forecast is assumed (ASSUMPTIONS).
+The copy has no shadow, because a shadow changes nothing.
 """
 
 from collections import Counter
@@ -62,8 +64,7 @@ ASSUMPTIONS: Final = (
     "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
-"""The assumption for partitions in which reservations end and are made again forever, in one pattern (see `queries.settling`).
-"""
+"""The assumption for partitions in which reservations repeatedly end and are made again (see `queries.settling`)."""
 AGREEING: Final = "resource managers agree to evictions for pods that they have to check first"
 """The assumption for forecasts in which evictions follow plan checks (design 1.8)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
@@ -86,7 +87,9 @@ _CHANGES: Final = (
 
 
 def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
-    """Return the forecast of the effects that the configuration would have if it were applied now. The live core is not changed.
+    """Return the forecast of the effects that the configuration would have if it were applied at ``now``.
+
+    The live core is not changed.
 
     If pods would be evicted, a second copy runs without the change. The second copy shows which victims would be
     evicted anyway.
@@ -137,13 +140,13 @@ def _marked(one: ForeseenDecision, evicted: set[tuple[str, str]]) -> ForeseenDec
 
 @dataclass(slots=True)
 class _Found:
-    """The events of one partition in a forecast."""
+    """The events of one partition during a forecast."""
 
     before: QueueReport
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """The instants of decisions that end a wait that began before the change. The keys are the ids of these decisions."""
+    """The instants of the decisions that end a wait that began before the change, by the id of the decision."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -152,7 +155,11 @@ class _Found:
 
 
 class _Course:
-    """The run of one copy of the core that begins at ``now``. The only events, apart from the change, are the ends of pods that were ordered to end."""
+    """The run of one copy of the core that begins at ``now``.
+
+    Apart from the change, the only events of the run are the ends of pods whose release was ordered, and the managers'
+    consents.
+    """
 
     def __init__(self, copy: Core, now: int) -> None:
         self._core = copy
@@ -176,7 +183,10 @@ class _Course:
             self._is_gone(name, partition)
 
     def _is_gone(self, name: str, partition: Partition) -> None:
-        """Record allocations whose release was ordered before the forecast began. Like later victims, these end at once."""
+        """Record the allocations whose release was ordered before the forecast began.
+
+        Like later victims, these allocations end at once.
+        """
         for ask in partition.asks.values():
             if ask.node is not None and ask.is_replaced:
                 self._going[name, ask.key] = Termination.PLACEHOLDER_REPLACED
@@ -193,7 +203,7 @@ class _Course:
                 found.applied = queue_reports.queue_report(partition)
 
     def run(self) -> None:
-        """Advance time until nothing more happens, or a limit is reached."""
+        """Advance time until the copy has no more decisions to make, or a limit is reached."""
         while not self.cut:
             shrinking = self._shrinking()
             self._instant()
@@ -215,7 +225,7 @@ class _Course:
                 self._now = due
 
     def _instant(self) -> None:
-        """Run one instant: ticks, and the ends of the pods that these ticks evict, until nothing more happens at this instant."""
+        """Run one instant: tick, and end the pods that the ticks evict, until the copy makes no more decisions at this instant."""
         while not self.cut:
             tick = self._core.tick(self._now, BUDGET)
             self._ticks += 1
@@ -246,7 +256,7 @@ class _Course:
     def _is_repeated(self, one: Decision) -> bool:
         """Return whether the decision repeats an earlier decision of a partition in observe mode.
 
-        In observe mode a decision changes no state, so that it may be made again.
+        In observe mode a decision does not change the state, so the same decision may be made several times.
         """
         if not isinstance(one, Decided) or one.record.state is not DecisionState.OBSERVED:
             return False
@@ -258,7 +268,7 @@ class _Course:
         return known
 
     def _note(self, one: Decision) -> None:
-        """Record those parts of a decision that the forecast shows."""
+        """Record the parts of a decision that the forecast shows."""
         if isinstance(one, Decided):
             self._decided(one.record)
         elif isinstance(one, Placed):
@@ -319,9 +329,10 @@ class _Course:
     # The assumed events of the cluster --------------------------------------------------------------------------------
 
     def _ends(self) -> list[Event]:
-        """Return the release of every pod that was ordered to end, and the manager's consent to every plan check.
+        """Return the events that follow from the copy's decisions: the ends of pods, and consents to plan checks.
 
-        Each victim of preemption also lowers its disruption budgets by one.
+        Every pod that was ordered to end is released, and the end of a victim of preemption lowers its disruption budgets by
+        one.
         """
         events: list[Event] = [
             PlanChecked(one.rm_id, one.partition, one.check_id, fits=True) for one in self._asked
@@ -358,7 +369,7 @@ class _Course:
     # Quota runs -------------------------------------------------------------------------------------------------------
 
     def _shrinking(self) -> list[tuple[str, str]]:
-        """Return the partitions and queues whose quota runs are due at this instant."""
+        """Return the queues whose quota runs are due at this instant, as (partition, queue) pairs."""
         return [
             (name, path)
             for name, partition in self._core.state.partitions.items()
@@ -366,7 +377,7 @@ class _Course:
         ]
 
     def _count_shrinks(self, due: list[tuple[str, str]]) -> None:
-        """Record the results of runs without a decision. A result is None if the queue was within its maximum."""
+        """Record the results of runs without a decision. The result of a run is None if the queue was within its maximum."""
         for name, path in due:
             partition = self._core.state.partitions[name]
             queue = partition.queues.get(path)
@@ -432,7 +443,7 @@ def _without_shadows(configuration: Configuration) -> Configuration:
 
 
 def _queues(found: _Found, after: QueueReport | None) -> tuple[QueueForecast, ...]:
-    """Return every queue that exists before or after the change, by path."""
+    """Return a forecast of every queue that exists before or after the change, by path."""
     before, applied, last = _numbers(found.before), _numbers(found.applied), _numbers(after)
     return tuple(
         QueueForecast(path, before.get(path), applied.get(path), last.get(path))

@@ -1,8 +1,9 @@
-"""The fit of a group of asks: how many fit now, what the others lack, and on which nodes.
+"""The fit of a group of asks: how many asks fit now, what the other asks lack, and on which nodes.
 
-Members are placed one after another, as in placement. The limits of queues, users and groups come first, then the best-ranked
-node. A member that gets no node is charged to the node that lacks least for it. The missing amount of the group is the sum of
-the amounts that these nodes lack at the end. If exactly that amount were free on these nodes, all members would have a node.
+Members are placed one after another, as in placement. For each member, the limits of queues, users and groups are checked
+first, and then the best-ranked node is chosen. A member that gets no node is charged to the node that lacks least for it. The
+missing amount of the group is the sum of the amounts that these nodes lack at the end. If exactly that amount were free on
+these nodes, all members would have a node.
 """
 
 from collections import Counter
@@ -21,15 +22,15 @@ from server.state.applications import Application, Gang
 from server.state.limits import Limiter
 
 NAME: Final = "tentative"
-"""The policy name of tentative pledges, with which this module looks for nodes."""
+"""The policy name of the tentative pledges that this module makes while it searches for nodes."""
 NODES_MAX: Final = 5
 """The largest number of nodes that an answer names."""
 TRIED_MAX: Final = 1_000
-"""The largest number of members that are tried. If there are more members, the answer says so."""
+"""The largest number of members for which a node is searched. If there are more members, the answer says so."""
 
 
 class PersonLimit(NamedTuple):
-    """The headroom under a limit of a user or group, by type index, when the state was read."""
+    """The headroom under a limit of a user or group, by type index, at the instant when the state was read."""
 
     kind: str
     name: str
@@ -40,9 +41,9 @@ class PersonLimit(NamedTuple):
 class Members(NamedTuple):
     """The asks that have to fit together, in placement order.
 
-    ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs, 0 without a
-    gang or without a known size. ``people`` are the limits of users and groups. ``excluded`` contains the nodes that are large
-    enough but excluded by constraints.
+    ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs, or 0 if there
+    is no gang or its size is not known. ``people`` has the limits of users and groups. ``excluded`` contains the nodes that are
+    large enough but excluded by constraints.
     """
 
     name: str
@@ -67,7 +68,7 @@ def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
 
 
 def gang_name(job: Gang) -> str:
-    """Return the name by which users know a gang: its key, or for placeholders the id of the application."""
+    """Return the name under which users know a gang: its key, or for a gang of placeholders the id of the application."""
     if is_of_placeholders(job):
         return f"placeholders of application {job.application.application_id}"
     return f"gang {job.key}"
@@ -79,10 +80,10 @@ def is_of_placeholders(job: Gang) -> bool:
 
 
 def group_fit(trial: Trial, members: Members) -> GroupFit:
-    """Return how many members fit now and how much the others lack, with the plans of the Trial applied.
+    """Return how many members fit now and how much the other members lack, after the plans of the Trial.
 
-    The Trial is unchanged afterwards. The amounts that members lack are computed as if the victims of these plans were gone. But a
-    member does not count as fitting *now* if it needs the capacity of these victims.
+    The Trial is unchanged afterwards. The amounts that members lack are computed as if the victims of these plans were gone.
+    However, a member that needs the capacity of these victims does not count as fitting *now*.
     """
     asks = members.asks[:TRIED_MAX]
     assignment = _Assignment(trial)
@@ -120,7 +121,10 @@ def group_fit(trial: Trial, members: Members) -> GroupFit:
 
 
 def free_row(trial: Trial, ask: WaitingAsk) -> int:
-    """Return the row of the node that takes an ask at once, within the limits of its queues. Return -1 if there is none."""
+    """Return the row of the node that takes an ask at once, within the limits of its queues.
+
+    Return -1 if no node takes the ask at once.
+    """
     free = ask.within_limits and trial.snapshot.may_place(ask.leaf)
     return (
         trial.best(ask.kind) if free and admission.has_headroom(trial, ask.leaf, ask.kind) else -1
@@ -133,7 +137,7 @@ def free_row(trial: Trial, ask: WaitingAsk) -> int:
 class _Assignment:
     """The tentative assignment of members to nodes.
 
-    For each node it counts the members that the node takes, and the members that are charged to the node.
+    For each node, the assignment counts the members that the node takes and the members that are charged to the node.
     """
 
     def __init__(self, trial: Trial) -> None:
@@ -152,9 +156,10 @@ class _Assignment:
         return row >= 0
 
     def owe(self, kind: ClassFacts) -> bool:
-        """Charge one ask to the node that lacks least.
+        """Charge one ask to the node that lacks least for it.
 
-        Return False if no node, even when empty, could hold the ask together with the asks that were assigned or charged to it.
+        Return False if no node would be large enough, even when empty, for this ask and the asks that are assigned or charged
+        to it.
         """
         row = self._tentative.owe(kind)
         if row >= 0:
@@ -169,9 +174,9 @@ class _Assignment:
         return dict(total)
 
     def told(self) -> tuple[NodeFit, ...]:
-        """Return the nodes for the report: first those that lack something, then the others.
+        """Return the nodes for the report: first the nodes that lack some amount, then the other nodes.
 
-        In both parts, nodes come in the order in which they were taken.
+        Among each of these two kinds, nodes come in the order in which they were first used.
         """
         rows = dict.fromkeys([*self._owed, *self._placed])
         return tuple(map(self._node, rows))
@@ -260,7 +265,7 @@ def _headrooms(
 def _limit(
     trial: Trial, limit: LimitFit, headroom: dict[int, int], asks: Sequence[WaitingAsk]
 ) -> Iterator[LimitFit]:
-    """Yield the limit with the amounts that it lacks for all asks, if it lacks anything."""
+    """Yield the limit with the amounts that it lacks for all asks; yield nothing if the limit lacks no amount."""
     total = Counter[int]()
     held, full = 0, False
     for one in asks:

@@ -1,7 +1,10 @@
-"""The read side: the state of the core, as plain values. No function changes the state.
+"""The state of the core as plain values, for the read side.
 
-Lists of applications, nodes and allocations are empty for an unknown partition. All other functions that take a partition raise
-KeyError. The order of lists changes only with events and decisions, so that callers can page with `start` and `size`.
+No function changes the state.
+
+Lists of applications, nodes and allocations are empty for an unknown partition. All other functions that have a partition as
+argument raise KeyError for an unknown partition. The order of lists changes only with events and decisions, so that callers can
+page with `start` and `size`.
 """
 
 from collections import Counter
@@ -55,7 +58,7 @@ Row = TypeVar("Row")
 
 
 def managers(core: Core) -> list[ManagerReport]:
-    """Return the registered resource managers, in the order in which each registered first."""
+    """Return the registered resource managers, in the order of their first registrations."""
     return [
         ManagerReport(
             one.rm_id,
@@ -84,7 +87,10 @@ def holdings(core: Core) -> Holdings:
 
 
 def partitions(core: Core, *, counted: bool = True) -> list[PartitionReport]:
-    """Return the totals of every partition, by name. If ``counted``, examine every waiting ask, to count asks by reason."""
+    """Return the totals of every partition, by name.
+
+    If ``counted``, examine every waiting ask, and count asks by the reason for waiting.
+    """
     known = core.state.partitions
     return [_partition(core, known[name], counted=counted) for name in sorted(known)]
 
@@ -113,7 +119,7 @@ def _partition(core: Core, partition: Partition, *, counted: bool) -> PartitionR
 
 
 def _waiting(core: Core, partition: Partition) -> dict[str, int]:
-    """Return the number of waiting asks by code, the most frequent code first."""
+    """Return the number of waiting asks for each reason code, the most frequent code first."""
     obstacles = Obstacles(core.state, partition)
     counts: Counter[str] = Counter()
     for application in partition.applications.values():
@@ -157,7 +163,10 @@ def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
 def applications(
     core: Core, partition: str, queue: str = "", *, start: int = 0, size: int | None = None
 ) -> list[ApplicationReport]:
-    """Return the applications of a queue and all queues below it, in order of submission. "" is the whole partition."""
+    """Return the applications of a queue and all queues below it, in order of submission.
+
+    If ``queue`` is "", return the applications of the whole partition.
+    """
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:
         return []
@@ -221,7 +230,7 @@ def _node(partition: Partition, node: Node) -> NodeReport:
     held = node.pledges.values()
     pledged = _sum(types, (one.demand for one in held)) if held else none
     kept = _sum(types, (one.node_demand for one in held)) if held else none
-    # The usage follows from the other amounts, so that a listing of all nodes does not examine every pod.
+    # Usage follows from the other amounts, so that a list of all nodes can be made without examining every pod.
     usage = map(_used, node.capacity, node.free, foreign, kept)
     return NodeReport(
         node_id=node.node_id,
@@ -277,7 +286,7 @@ def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 ) -> list[AllocationReport]:
     """Return allocations and, unless a queue or application is named, foreign pods.
 
-    With ``asks``, waiting asks are returned as well, unless a node is named. ``queue`` includes all queues below it.
+    With ``asks``, also return waiting asks, unless a node is named. ``queue`` includes all queues below it.
     """
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:

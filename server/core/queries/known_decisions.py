@@ -1,4 +1,4 @@
-"""The preemption decisions that the core still knows: all open decisions, and the last ones that ended."""
+"""The preemption decisions that the core still has: all open decisions, and the most recent ended decisions."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,8 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 ) -> list[DecisionRecord]:
     """Return the decisions that match all given filters, oldest first.
 
-    ``queue`` includes all queues below it. Decisions that were made and ended before ``since_ms`` are left out.
+    With ``queue``, decisions of the queues below it are included. Decisions that were made and ended before ``since_ms`` are
+    left out.
     """
     found = [
         one
@@ -36,7 +37,10 @@ def decisions(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 
 
 def decision(core: Core, decision_id: str) -> DecisionRecord | None:
-    """Return the decision with this id. Return None if it is unknown, or ended so long ago that its record was dropped."""
+    """Return the decision with this id.
+
+    Return None if no decision has this id, or if the decision ended so long ago that its record was dropped.
+    """
     for state in core.state.partitions.values():
         if decision_id in state.decisions.records:
             return state.decisions.records[decision_id]
@@ -44,9 +48,9 @@ def decision(core: Core, decision_id: str) -> DecisionRecord | None:
 
 
 def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
-    """Return the candidates that the decision did not evict, each with the reason.
+    """Return the candidates that the decision did not evict, each with the reason why it was not evicted.
 
-    The reason is a rule that protects the candidate, or that the candidate was not needed, or that its node was not chosen.
+    The reason is one of three: a rule protects the candidate, the candidate was not needed, or its node was not chosen.
     """
     ranking = ranking_of(core, record)
     told = {one.law for one in record.spared}
@@ -56,7 +60,7 @@ def spared(core: Core, record: DecisionRecord) -> tuple[Spared, ...]:
 
 
 def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
-    """Return the amounts of queues when the decision was made.
+    """Return the amounts of queues at the time when the decision was made.
 
     The queues are those that influenced the decision, and the queues of its victims.
 
@@ -75,7 +79,7 @@ def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
 
 
 def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
-    """Return the record with `spared` and `levels` completed from the ranking, which is stored separately."""
+    """Return the record completed with `spared` and `levels`, which are derived from the separately stored ranking."""
     return replace(record, spared=spared(core, record), levels=levels(core, record))
 
 
@@ -86,7 +90,7 @@ def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
 
 
 def evicted_later(core: Core, record: DecisionRecord, key: str) -> str:
-    """Return the id of the later decision that evicts an allocation. Return "" if none is known."""
+    """Return the id of the later decision that evicts an allocation. Return "" if the core knows no such decision."""
     state = core.state.partitions.get(record.partition)
     ask = None if state is None else state.asks.get(key)
     if state is None or (ask is not None and not ask.releasing):

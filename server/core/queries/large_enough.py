@@ -1,4 +1,7 @@
-"""The nodes that are large enough for an ask but excluded by its constraints, and the text about these nodes. Read-only."""
+"""The nodes that are large enough for an ask but excluded by the ask's constraints, and the text about these nodes.
+
+The module only reads the state.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +16,10 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 GROUPS_MAX: Final = 2
-"""The largest number of groups of nodes that are reported. The same parts of the constraints exclude each node of a group."""
+"""The largest number of groups of excluded nodes in an answer.
+
+All nodes of a group are excluded by the same parts of the constraints.
+"""
 NAMED_MAX: Final = 3
 SEVERAL: Final = 2
 TAINT: Final = "taint"
@@ -67,12 +73,12 @@ def _untolerated(node: Node, constraints: Constraints) -> tuple[str, ...]:
 
 
 def excluded_text(groups: Sequence[Excluded]) -> str:
-    """Return which nodes are large enough and why they are not allowed, as the end of a sentence."""
+    """Return a text, for the end of a sentence, that names the nodes that are large enough and says why they are not allowed."""
     return "; ".join(_excluded(one, some(one.nodes, NAMED_MAX), one.taints) for one in groups)
 
 
 def counted_text(groups: Sequence[Excluded]) -> str:
-    """Return how many nodes are large enough and why they are not allowed, as the end of a sentence.
+    """Return a text, for the end of a sentence, that says how many nodes are large enough and why they are not allowed.
 
     The text has no names and no taints of nodes, for callers that may not see the nodes.
     """
@@ -104,7 +110,7 @@ def _taints(keys: Sequence[str]) -> str:
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
-    """Return, for each group, the change of the ask after which it may run on the nodes of the group.
+    """Return, for each group of nodes, the change of the ask after which the ask may run on these nodes.
 
     Without node names, the text says "a node".
     """

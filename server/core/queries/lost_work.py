@@ -1,4 +1,4 @@
-"""The work that preemption destroyed, as summed up in the state since this core started, or since an instant."""
+"""The work that preemption destroyed, summed up since this core started, or since a given instant."""
 
 from collections.abc import Mapping
 
@@ -8,12 +8,15 @@ from server.state.lost_work import LossKey, LostWork
 
 
 def lost_work(core: Core, partition: str) -> list[LostLine]:
-    """Return lost work by policy, preempting queue and victim queue. Raise KeyError for an unknown partition."""
+    """Return the lost work for each combination of policy, preempting queue and victim queue.
+
+    Raise KeyError for an unknown partition.
+    """
     return _whole(core.state.partitions[partition].lost.by_queue)
 
 
 def lost_owners(core: Core, partition: str) -> list[LostLine]:
-    """Return lost work by policy, preempting queue, victim queue, and user and application of the victims.
+    """Return the lost work for each combination of policy, preempting queue, victim queue, and user and application of the victims.
 
     Raise KeyError for an unknown partition.
     """
@@ -21,7 +24,7 @@ def lost_owners(core: Core, partition: str) -> list[LostLine]:
 
 
 def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
-    """Return the work lost to evictions ordered since the minute of an instant.
+    """Return the work lost to evictions that were ordered since the minute of a given instant.
 
     Also return the instant from which the sums are complete.
 
@@ -32,7 +35,7 @@ def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[Lost
 
 
 def lost_owners_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
-    """Return the sums of `lost_work_since`, split further by user and application of the victims."""
+    """Return the sums of `lost_work_since`, split further by the user and the application of the victims."""
     found, begin = core.state.partitions[partition].lost.by_owner.since(instant)
     return _lines(found), begin
 

@@ -14,20 +14,20 @@ from server.state.applications import Ask
 from server.state.partition import Partition
 
 NODE_KEYS: Final = ("opted-out", "originators", "priority", "victims", "excess")
-"""The names of the keys by which nodes are compared (G8), in the order of the fields of `Rival`."""
+"""The names of the sort keys by which nodes are compared (G8), in the order of the fields of `Rival`."""
 ALLOCATION_KEY: Final = "allocation-key"
-"""The last key of every order."""
+"""The name of the last sort key of every order."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotEvicted:
-    """The reason why one decision did not evict an allocation.
+    """The reason why a decision did not evict an allocation.
 
-    ``rule`` is the rule that protected the allocation, or "" if the rule is not known any more. ``place`` is the allocation's
-    rank among ``total`` candidates, 0 if the allocation is not ranked. ``key`` is the first sort key in which the allocation
-    differs from ``victim``, or in which its node differs from the chosen ``node``. ``own`` and ``other`` are the two values of
-    that key. ``before`` says that the allocation ranks before every victim. In that case no sort key decided, because a set of
-    victims without the allocation was better.
+    ``rule`` is the rule that protected the allocation, or "" if no rule is known. ``place`` is the allocation's rank among
+    ``total`` candidates, 0 if the allocation is not ranked. ``key`` is the sort key that decided: the first key in which the
+    allocation differs from ``victim``, or in which the allocation's node differs from the chosen ``node``. ``own`` and
+    ``other`` are the two values of that sort key. ``before`` says that the allocation ranks before every victim. In that case
+    no sort key decided, because a set of victims without the allocation was better.
     """
 
     record: DecisionRecord
@@ -43,13 +43,13 @@ class NotEvicted:
 
 
 def not_evicted(partition: Partition, ask: Ask) -> list[NotEvicted]:
-    """Return why two decisions did not evict an allocation.
+    """Return why the allocation was not evicted by the latest decisions that considered it.
 
-    The first is the latest decision that considered the allocation's node. The second is the latest decision that considered
-    the allocation's queue but not its node.
+    There are at most two such decisions: the latest decision that considered the allocation's node, and the latest decision
+    that considered the allocation's queue but not its node.
 
-    Only decisions with victims are considered, and only those made since the allocation was placed. A decision that evicted the
-    allocation gives no entry.
+    Only decisions with victims that were made since the allocation was placed are considered. A decision that evicted the
+    allocation is left out of the result.
     """
     here, queue = "", ""
     found: list[NotEvicted] = []
@@ -110,7 +110,7 @@ def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
 
 
 def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:
-    """Return the reason why another node was chosen, with the first sort key in which the nodes differ if the order has both."""
+    """Return the reason why another node was chosen, with the first sort key in which the two nodes differ if both are ranked."""
     chosen = ranking.nodes[0]
     found = NotEvicted(record, NOT_CHOSEN, 0, ranking.total, node=chosen)
     rivals = {one.node_id: one for one in ranking.rivals}
@@ -125,7 +125,7 @@ def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotE
 def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
     """Return a comparison of the allocation with the last victim that ranks before it.
 
-    If every victim ranks after the allocation, the result names the first victim, and no sort key.
+    If every victim ranks after the allocation, the result names the first victim, and its sort key is empty.
     """
     victims = {one.key for one in record.victims}
     at = place - 1 - ranking.start
@@ -143,7 +143,7 @@ def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
 
 
 def difference_of(ranking: Ranking, own: Ranked, other: Ranked) -> tuple[str, Rank, Rank]:
-    """Return the first sort key in which two candidates differ, and the values of both candidates."""
+    """Return the first sort key in which two candidates differ, with the values that the two candidates have for this key."""
     which = first_difference(own, other)
     key = ranking.keys[which] if which < len(ranking.keys) else ALLOCATION_KEY
     return key, own[which], other[which]

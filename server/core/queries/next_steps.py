@@ -1,6 +1,7 @@
-"""The next steps for waiting asks: what a person can do, or how long to wait.
+"""The next steps for waiting asks: the changes that a person can make, or the time to wait.
 
-The steps are derived from an explanation that the caller may see. Therefore a step never names more than the explanation.
+The steps are derived from an explanation that the caller is allowed to see. Therefore the steps name no objects that the
+explanation does not name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from server.preemption.policy import Rule
 _PASSING: Final = frozenset(
     {Rule.DELAY.value, Rule.BACK_OFF.value, Rule.PACE.value, Rule.ROUND.value}
 )
-"""The rules that stop applying after some time without any other change."""
+"""The rules that stop applying after some time, without any change by a person."""
 PODS: Final = "pods"
 NODES_NAMED_MAX: Final = 2
 
@@ -85,7 +86,7 @@ def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
 def _by_preemption(verdict: Verdict | None, now: int) -> str:
     """Return a text that says what preemption will do for the ask without any change by a person.
 
-    Return "" if preemption will do nothing.
+    Return "" if preemption will evict no pod for the ask.
     """
     if verdict is None or not verdict.policy:
         return ""
@@ -118,9 +119,10 @@ def of_gathering(fit: GroupFit) -> str:
 
 
 def _choices(fit: GroupFit) -> str:
-    """Return the changes that would let all members be placed.
+    """Return a text with the changes that would allow all members to be placed.
 
-    Such a change removes every obstacle. For a gang, it may instead lower the number of members that the gang needs.
+    Each of these changes removes every obstacle. For a gang, a change may instead lower the number of members that the gang
+    needs.
     """
     queues = [one for one in fit.limits if one.kind == "queue"]
     needed = [_of_maxima(queues)] if queues else []

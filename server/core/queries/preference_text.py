@@ -1,4 +1,7 @@
-"""The sentence that says whether the preferences of an allocation decided on its node. Read-only."""
+"""The sentence that says whether preferences of an allocation decided on which node the allocation was placed.
+
+The module only reads the state.
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +14,9 @@ from server.state.partition import Partition
 
 
 def preference_lines(partition: Partition, ask: Ask, node: Node) -> Iterator[str]:
-    """Yield a sentence about the present preference score of the allocation's node. Yield nothing without preferences.
+    """Yield a sentence about the present preference score of the allocation's node.
+
+    Yield nothing if the allocation has no preferences.
 
     The node is compared with the nodes that take placements and that the constraints allow. If a preference counts pods on a
     node, the allocation itself is not counted.
@@ -42,7 +47,7 @@ def preference_lines(partition: Partition, ask: Ask, node: Node) -> Iterator[str
 
 
 def _score(partition: Partition, ask: Ask, node: Node) -> int:
-    """Return the score of a node without the allocation itself."""
+    """Return the preference score that a node would have if the allocation did not run there."""
     preferred, domains = ask.ask_class.preferred, partition.index.domains
     assert preferred is not None
     counted = domains.places.get(ask, ())

@@ -15,7 +15,7 @@ from server.state.queues import Queue
 from server.state.types import NO_LIMIT
 
 UNBOUNDED_PPM = -1
-"""The reported share of a queue that uses a type of which it is entitled to nothing."""
+"""The reported share of a queue that uses a type of which it is entitled to no amount."""
 
 
 def queue_report(partition: Partition, queue: Queue | None = None) -> QueueReport:
@@ -70,7 +70,10 @@ def _queue_report(
 
 
 def share_reports(partition: Partition) -> dict[str, ShareReport]:
-    """Return the share report of each queue by its path, if shares follow weights (W4, W5). Return {} if shares do not follow weights."""
+    """Return the share report of each queue by its path, if shares follow weights (W4, W5).
+
+    Return {} if shares do not follow weights in this partition.
+    """
     if not sharing.is_shared_out(partition):
         return {}
     shares = Shortage(partition).shares
@@ -93,7 +96,7 @@ def _share_report(partition: Partition, share_of: Share, standing: QueueStanding
 
 
 def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
-    """Return the usage of a queue beyond its maximum, by the names of the types that exceed it. Releasing allocations count as gone."""
+    """Return the amounts by which the usage of a queue exceeds its maximum, by type name. Releasing allocations count as gone."""
     index, most = partition.types.index, dict(queue.spec.max or ())
     return {
         kind: queue.usage[index[kind]] - queue.releasing[index[kind]] - most[kind]
@@ -102,7 +105,7 @@ def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
 
 
 def _path_headroom(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
-    """Return by type the least headroom of this queue and its ancestors."""
+    """Return, for each type, the smallest headroom of this queue and its ancestors."""
     left = above or [NO_LIMIT] * len(partition.types)
     if queue.limiter is None:
         return left
@@ -110,7 +113,10 @@ def _path_headroom(partition: Partition, queue: Queue, above: Amounts | None) ->
 
 
 def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
-    """Return the headroom by type name. Types without a limit are left out, and negative headroom becomes 0."""
+    """Return the headroom by type name, from amounts by type index.
+
+    Types without a limit are left out, and negative headroom becomes 0.
+    """
     names = partition.types.names
     limited = (
         (name, max(left, 0)) for name, left in zip(names, amounts, strict=True) if is_limited(left)
@@ -119,7 +125,7 @@ def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
 
 
 def is_limited(left: int) -> bool:
-    """Return whether a headroom comes from a limit. The headroom of a type that no queue on the path limits is about NO_LIMIT."""
+    """Return whether a headroom comes from a limit. For a type that no queue on the path limits, the headroom is about NO_LIMIT."""
     return left < NO_LIMIT >> 1
 
 
@@ -135,7 +141,7 @@ def pending_of(partition: Partition, counts: Counter[AskClass]) -> Amounts:
 def share_ppm(partition: Partition, queue: Queue) -> int:
     """Return the dominant share of a queue in millionths.
 
-    Return UNBOUNDED_PPM if the queue uses a type of which it is entitled to nothing.
+    Return UNBOUNDED_PPM if the queue uses a type of which it is entitled to no amount.
     """
     found = share(queue.usage, _basis(partition, queue))
     return (
@@ -146,7 +152,7 @@ def share_ppm(partition: Partition, queue: Queue) -> int:
 
 
 def dominant_type(partition: Partition, queue: Queue) -> str:
-    """Return the type of the dominant share, "" if the queue uses nothing."""
+    """Return the type of the dominant share, or "" if the queue uses no resources."""
     lines = zip(partition.types.names, queue.usage, _basis(partition, queue), strict=True)
     parts = {name: share((used,), (base,)) for name, used, base in lines if used > 0}
     return max(parts, key=parts.__getitem__, default="")
@@ -169,7 +175,7 @@ def _basis(partition: Partition, queue: Queue) -> Amounts:
 
 
 def properties(queue: Queue) -> dict[str, str]:
-    """Return the properties in force by their names in `queues.yaml`, and any other properties that are written there."""
+    """Return the properties in force by their names in `queues.yaml`, and all further properties that the configuration has."""
     effective = _effective(queue.spec.properties)
     return dict(sorted({**queue.spec.raw_properties, **effective}.items()))
 

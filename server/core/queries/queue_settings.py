@@ -1,4 +1,4 @@
-"""The settings of a queue and the origin of each setting."""
+"""The settings of a queue, and the place in the configuration from which each setting comes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -22,12 +22,12 @@ from server.state.queues import Queue
 
 PREEMPTION_POLICY: Final = "preemption.policy"
 OWN_ALONE: Final = frozenset({"priority.policy", "priority.offset", PREEMPTION_DELAY})
-"""The properties that queues do not inherit (see `inherited`)."""
+"""The properties that a queue does not inherit (see `inherited`)."""
 NO_LIMIT: Final = "no limit"
 
 
 def settings_report(partition: Partition, queue: Queue) -> SettingsReport:
-    """Return the settings of one queue, each with its origin, in the order of the configuration page."""
+    """Return the settings of one queue, each with its origin, in the order in which the configuration page lists them."""
     return SettingsReport(
         queue.path,
         queue.leaf,
@@ -109,10 +109,10 @@ def _property_origin(queue: Queue, name: str) -> tuple[Origin, str]:
 
 
 def _without_effect(partition: Partition, queue: Queue, name: str) -> str:
-    """Return why a property has no effect, or has an effect only in some cases.
+    """Return why a property has no effect, or only has an effect in some cases.
 
-    Return "" if the property has its full effect, or if it has its default value. An exception is `preemption.policy` of root:
-    if root sets the property, a text is returned even for its default value.
+    Return "" if the property has its full effect, or if it has its default value. For `preemption.policy` of root, a text is
+    returned even if the property has its default value, provided that root sets it.
     """
     if getattr(queue.spec.properties, PROPERTY_FIELDS[name]) == getattr(
         QueueProperties(), PROPERTY_FIELDS[name]

@@ -1,4 +1,4 @@
-"""The outlook of quota runs whose timers have started: what these runs would do to a running allocation if they began now."""
+"""The outlook of quota runs whose timers have started: what each run would do to a running allocation if it began now."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ class QuotaOutlook:
 def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaOutlook]:
     """Return the effects of quota runs on an allocation, in the order of the runs, up to the first run that evicts the allocation.
 
-    The runs are those of queues on the allocation's path whose timers have started. For each run, the runs before it count as
-    finished, and their victims count as gone.
+    The result has only the runs of queues on the allocation's path whose timers have started. For each run, the runs before it
+    count as finished, and their victims count as gone.
     """
     path = [queue.path for queue in ask.application.leaf.path_up()]
     armed = [queue for queue in path if queue in partition.quota_due]
@@ -66,10 +66,10 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
     """Yield the queues whose runs have to be planned, in the order of the runs (Q6).
 
-    The order ends with the last run of the queues in ``armed``.
+    The last queue in the result is the last of the queues in ``armed``.
 
-    The run of an ancestor counts the releases of all queues below it. Therefore the runs of these queues have to be planned
-    first.
+    The run of an ancestor counts the releases of all queues below it. Therefore the runs of these lower queues have to be
+    planned first.
     """
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))
@@ -103,7 +103,10 @@ def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlo
 
 
 def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
-    """Apply a plan to the Trial if it breaks no rule, and return None. Otherwise return the refusal, which says why no pod is evicted."""
+    """Apply a plan to the Trial if it breaks no rule, and return None.
+
+    If the plan breaks a rule, return the refusal, which says why no pod is evicted.
+    """
     refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
     if isinstance(answer, Plan) and refusal is None:
         trial.apply(answer)

@@ -1,4 +1,7 @@
-"""The queues that may claim pods from each other (G2, G3, G5). Fences, disabled queues, guarantees and priority fences decide."""
+"""The queues that may claim pods from each other (G2, G3, G5).
+
+Fences, disabled queues, guarantees and priority fences decide this.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -14,9 +17,9 @@ from server.state.queues import Queue
 class _Claimant(NamedTuple):
     """The facts that decide from which queues a leaf may claim. Leaves with equal facts may claim from the same queues.
 
-    ``scope`` is the scope root of the leaves (G3). ``around`` is the lowest queue with a guarantee on their path. Pods inside
-    that queue are no victims (G2). ``around`` is None if a leaf itself is that queue, or if leaves share by weight. ``leaf`` is
-    set if priority fences fix the priorities of the leaf (G5).
+    ``scope`` is the scope root of the leaves (G3). ``around`` is the lowest queue with a guarantee on the path of the leaves.
+    Pods inside that queue are not eligible as victims (G2). ``around`` is None if this queue is the leaf itself, or if leaves
+    share by weight. ``leaf`` is set if priority fences fix the priorities of the leaf (G5).
     """
 
     scope: Queue
@@ -27,8 +30,8 @@ class _Claimant(NamedTuple):
 def reach(partition: Partition, queue: Queue) -> ReachReport:
     """Return the queues from which the asks below a queue may claim, and the queues that may claim its pods.
 
-    If entitlements are guarantees, a leaf may claim only if a queue on its path up to the scope root has a guarantee. Present
-    usage does not matter. The queue's own subtree is left out of both lists.
+    If entitlements are guarantees, a leaf may claim only if a queue on its path up to the scope root has a guarantee. The
+    present usage of queues does not matter. The subtree of the queue itself is left out of both lists.
     """
     inside = set(queue.leaves()) or {queue}
     mine = [leaf for leaf in inside if not is_disabled(leaf)]
@@ -62,7 +65,10 @@ def reach(partition: Partition, queue: Queue) -> ReachReport:
 
 
 def is_disabled(queue: Queue) -> bool:
-    """Return whether the queue's preemption policy is disabled. If so, the queue does not claim, and loses no pods to claims (G3)."""
+    """Return whether preemption is disabled for the queue.
+
+    A disabled queue does not claim pods, and loses no pods to claims (G3).
+    """
     return queue.spec.properties.preemption_policy is PreemptionPolicy.DISABLED
 
 
@@ -77,7 +83,7 @@ def _scope(queue: Queue) -> Queue:
 
 
 def _claimants(partition: Partition, leaves: Iterable[Queue]) -> dict[_Claimant, list[Queue]]:
-    """Return the leaves that may have an entitlement to claim, grouped by the queues from which they may claim."""
+    """Return the leaves that may be entitled to claim, grouped by the facts that decide from which queues a leaf may claim."""
     found: dict[_Claimant, list[Queue]] = {}
     by_weight = sharing.is_shared_out(partition)
     for leaf in leaves:
@@ -106,10 +112,10 @@ def _may_claim(partition: Partition, who: _Claimant, victim: Queue) -> bool:
 
 
 def _may_outrank(partition: Partition, claimant: Queue, victim: Queue) -> bool:
-    """Return whether an ask of a leaf can have a sufficient priority to claim from another leaf (G5).
+    """Return whether an ask of one leaf can have a priority that is high enough to claim from another leaf (G5).
 
-    The answer is certain only if priority fences on both paths fix the priorities. Otherwise the answer depends on the pods,
-    and True is returned.
+    The answer is certain only if priority fences on both paths fix the priorities. Without such fences, the priorities depend
+    on the pods, and True is returned.
     """
     rule = partition.spec.preemption.equal_priority
     common = set(claimant.path_up())
@@ -137,7 +143,7 @@ def _fixed_priority(leaf: Queue, top: Queue) -> int | None:
 
 
 def _cover(queue: Queue, listed: set[Queue], around: set[Queue]) -> Iterator[str]:
-    """Yield the paths of the highest queues whose leaves are all listed, except queues in ``around``."""
+    """Yield the paths of the highest queues of which all leaves are in ``listed``, except queues in ``around``."""
     below = set(queue.leaves())
     if not below & listed:
         return

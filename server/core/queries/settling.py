@@ -1,4 +1,6 @@
-"""The instant from which nothing more happens without events. A forecast ends at this instant.
+"""The instant from which the core makes no more new decisions without events.
+
+A forecast ends at this instant.
 
 A core that gets no events acts only at instants of two kinds. *Dues* happen once: timers (of decisions, asks, vetoes and
 placeholders), quota runs, and the ends of the gathering of gangs. *Repeats* never end: a refused ask is tried again after each
@@ -6,9 +8,9 @@ back-off while it waits. Reservations, which evict nothing, end after `reservati
 
 A repeat has the same result as the one before it if the state is unchanged and no *opening* came in between. An opening is an
 instant at which time alone changes something: the end of an ask's delay or pause, of a candidate's `preemption.minruntime`, of
-a window of the pace, or of a freeze of the thrashing monitor. Therefore nothing more happens in a core when no due is left, and
-one whole period has passed since the last change and the last opening. The core is then *settled*. The period is the sum of the
-longest back-off and one interval of rounds. If an ask reserves, twice `reservations.timeout` is added.
+a window of the pace, or of a freeze of the thrashing monitor. Therefore a core makes no more new decisions when no due is left,
+and one whole period has passed since the last change and the last opening. The core is then *settled*. The period is the sum of
+the longest back-off and one interval of rounds. If an ask reserves, twice `reservations.timeout` is added.
 """
 
 from collections.abc import Iterator
@@ -27,7 +29,7 @@ _EXPIRY = "decision"
 def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
     """Return the next instant at which something could happen, after a tick at ``now``. Return None if the core is settled.
 
-    ``changed_ms`` is the instant of the last placement, end or decision.
+    ``changed_ms`` is the instant of the last placement, the last decision or the last end of a pod.
     """
     known = [one for one in core.state.partitions.values() if _ticks(core.state, one)]
     due = min((one for one in _dues(core.state, known) if one > now), default=None)
@@ -38,7 +40,7 @@ def next_instant(core: Core, now: int, changed_ms: int) -> int | None:
 
 
 def _settled_ms(known: list[Partition], changed_ms: int) -> int:
-    """Return the instant from which on retries only repeat the results of earlier retries."""
+    """Return the instant from which on all retries have the same results as before."""
     return max((_tried_ms(one, changed_ms) for one in known), default=changed_ms)
 
 
@@ -51,17 +53,17 @@ def _tried_ms(partition: Partition, changed_ms: int) -> int:
 
 
 def _reserved_ms(partition: Partition) -> int:
-    """Return the time from one reservation of an ask to its next one. Return 0 if no ask reserves."""
+    """Return the time between two successive reservations of an ask. Return 0 if no ask of the partition reserves."""
     return 2 * partition.spec.reservations.timeout_ms if _reserves(partition) else 0
 
 
 def reserves_in_turns(partition: Partition) -> bool:
-    """Return whether reservations of a partition end and are made again forever."""
+    """Return whether reservations of a partition repeatedly end and are made again."""
     return bool(partition.spec.reservations.timeout_ms) and _reserves(partition)
 
 
 def _reserves(partition: Partition) -> bool:
-    """Return whether an ask holds a reservation, or will reserve again."""
+    """Return whether an ask has a reservation, or will be able to reserve again."""
     return partition.round.due_ms is not None or any(
         one.commitment.facts.reserves for one in partition.decisions.pledges.values()
     )

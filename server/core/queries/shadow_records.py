@@ -14,7 +14,7 @@ from server.state.shadow import Shadow
 
 
 def reports(core: Core, partition: str = "") -> list[ShadowReport]:
-    """Return a report for each partition whose shadow has begun, or only for the partition that is named."""
+    """Return a report for each shadow that has begun, or only for the shadow of the partition that is named."""
     known = core.state.partitions.values()
     return [report for one in known if partition in ("", one.name) for report in _report(one)]
 
@@ -55,7 +55,10 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 
 
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
-    """Return the verdict that the shadow would give in its turn, on top of its standing decisions. The query itself ends no decision."""
+    """Return the verdict that the shadow would give on the ask in its turn, with the shadow's standing decisions applied.
+
+    The query itself ends no decision.
+    """
     with side.settled(other):
         return verdicts.of_ask(
             other, ask, now, lambda trial: standing.lay_copy(other, known, trial)

@@ -1,6 +1,6 @@
 """The simulation of asks that were not submitted. No function changes the state.
 
-The simulation uses a snapshot and a Trial between ticks, with the same planners as live decisions (design 6.12).
+Between ticks, the simulation plans on a snapshot and a Trial, with the same planners as live decisions (design 6.12).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,11 @@ from server.state.partition import Partition
 
 
 def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int) -> Simulation:
-    """Return the simulation of the asks, which also groups equal asks. Raise KeyError for an unknown partition.
+    """Return a simulation of the asks, in which equal asks are grouped.
 
-    This is the only step that reads the state, and it refreshes the partition's ``disruptions``. Later steps read the snapshot.
+    Raise KeyError for an unknown partition.
+
+    Only this step reads the state; it also refreshes the partition's ``disruptions``. All later steps read the snapshot.
     """
     state = core.state.partitions[partition]
     state.disruptions = core.state.disruptions(state)
@@ -50,7 +52,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
     """Return the asks with unique keys.
 
-    The key of an ask is the name that the caller gave. If that name is missing or in use, the key is a name with a number.
+    The key of an ask is the name that the caller passed. If the name is missing or in use, a name with a number is the key.
     """
     taken, named = set[str](), list[SimulatedAsk]()
     for number, ask in enumerate(asks, start=1):
@@ -82,7 +84,7 @@ def _read(
     number: int,
     now: int,
 ) -> WaitingAsk | str:
-    """Return the ask as an ask that has waited long enough, or the reason why it would not be accepted."""
+    """Return the ask in the form of a waiting ask that has waited long enough, or the reason why the ask would not be accepted."""
     queue, spec = partition.queues.get(ask.queue), ask.spec
     unknown = [name for name, _ in spec.resource if name not in partition.types.index]
     if queue is None or not queue.leaf:
@@ -108,7 +110,7 @@ def _read(
 
 
 def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
-    """Return the class of asks with this spec. Equal asks share one search for victims."""
+    """Return the class of asks with this spec. Equal asks get the same class, so that victims are searched for only once."""
     index = partition.types.index
     demand: Demand = tuple((index[name], quantity) for name, quantity in spec.resource)
     ports = tuple(pair for port in spec.constraints.host_ports for pair in _port(partition, port))
@@ -122,7 +124,7 @@ def _kind(partition: Partition, spec: AskSpec, number: int) -> ClassFacts:
 
 
 def _port(partition: Partition, port: HostPort) -> Iterator[tuple[int, int]]:
-    """Yield a host port as pairs of a type index and an amount, as nodes count ports.
+    """Yield the pairs of type index and amount with which nodes count a host port.
 
     A port that no pod has requested is free on every node.
     """

@@ -1,6 +1,7 @@
-"""The gangs among simulated asks: asks of one job key, which are placed all together or not at all (J8).
+"""The gangs among simulated asks: asks with the same job key, which are placed all together or not at all (J8).
 
-These asks and the running members together must reach the gang's size. The answer for each member is about the whole gang.
+The simulated members and the running members together must reach the gang's size. The answer to each member describes the whole
+gang.
 """
 
 from collections import Counter
@@ -31,7 +32,10 @@ Key = tuple[str, str, str]
 
 
 def sized(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
-    """Return the asks with the sizes of their gangs (J1). A new gang without a stated size is complete with the given members."""
+    """Return the asks with the sizes of their gangs (J1).
+
+    A new gang without a stated size is complete with the simulated members.
+    """
     keys = Counter(_name(ask) for ask in asks if _is_unsized(ask))
     sizes = {key: _counted(partition, key, asked) for key, asked in keys.items()}
     specs = {
@@ -95,7 +99,7 @@ def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingGa
 
 
 class _Alike(NamedTuple):
-    """Equal asks that wait, with the number of their group and the answer of preemption to the first of them."""
+    """Equal asks that wait, with the number of their group and the answer of preemption to the first ask."""
 
     number: int
     asks: list[WaitingAsk]
@@ -105,8 +109,8 @@ class _Alike(NamedTuple):
 class Simulation:
     """The answers to simulated asks. Each answer assumes that the asks before it in the list are placed, if they can be.
 
-    Once all asks are answered, `groups` has their groups. A group is a gang, or a set of equal asks that wait. The state is not
-    read.
+    Once all asks are answered, `groups` has their groups. A group is a gang, or a set of equal asks that wait. The simulation
+    does not read the state.
     """
 
     def __init__(
@@ -128,14 +132,17 @@ class Simulation:
 
     @property
     def groups(self) -> list[GroupSimulation]:
-        """Return the groups, sorted by the numbers that answers name. The list is complete once the last ask is answered."""
+        """Return the groups, sorted by the group numbers that answers contain.
+
+        The list is complete once the last ask is answered.
+        """
         return [self._groups[number] for number in sorted(self._groups)]
 
     def _next_number(self) -> int:
         return len(self._known) + len(self._alike)
 
     def answers(self) -> Iterator[AskSimulation]:
-        """Yield the answer to each ask. A gang is planned as a whole when its first member has its turn."""
+        """Yield the answer to each ask. The answer for a gang is planned when its first member has its turn."""
         for ask, waiting in self._asked:
             key = _key(ask)
             job = None if key is None else self._jobs[key]
@@ -150,7 +157,10 @@ class Simulation:
         self._count_together()
 
     def _single(self, ask: SimulatedAsk, waiting: WaitingAsk | str) -> AskSimulation:
-        """Return the answer to an ask that is in no gang. The equal asks that wait are counted together at the end."""
+        """Return the answer to an ask that is in no gang.
+
+        If the ask waits, it is counted together with equal asks after the last answer.
+        """
         people = self._people[ask.application_id]
         excluded = self._excluded.get(ask.spec, ())
         found = simulation_answers.answer(self._trial, ask, waiting, people, excluded)
@@ -206,7 +216,7 @@ class Simulation:
         return self._excluded.get(ask.spec, ())
 
     def _count_together(self) -> None:
-        """Count the equal asks that wait, with the amounts that all of them lack once all other asks are placed."""
+        """Count the equal asks that wait, and compute the amounts that each set of equal asks lacks once all other asks are placed."""
         for kind, (number, asks, verdict) in self._alike.items():
             more = f"{count(len(asks), 'ask')} like {asks[0].key}" if len(asks) > 1 else asks[0].key
             people = self._people[kind.application_id]
@@ -226,7 +236,7 @@ def _steps(job: WaitingGang, fit: GroupFit, verdict: Verdict | None, now: int) -
 def _waits(
     by_key: Mapping[str, SimulatedAsk], job: WaitingGang, why: tuple[GroupFit, Refusal, Verdict]
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang that waits: how many members fit, how much the others lack, and why preemption does not help."""
+    """Return the answers for a gang that waits: how many members fit, what the others lack, and why preemption does not help."""
     fit, refusal, verdict = why
     lacks = fit_text(fit) if job.gathered and fit.left else ""
     return {
@@ -238,7 +248,7 @@ def _waits(
 def _placed(
     trial: Trial, by_key: Mapping[str, SimulatedAsk], job: WaitingGang
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang whose members all get a node now, and take these nodes on the Trial.
+    """Return the answers for a gang whose members all get a node now, and assign the members to these nodes on the Trial.
 
     Return {} if a member gets no node.
     """
@@ -259,9 +269,9 @@ def _preempts(
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
-    """Return the answers of a gang for which pods would be evicted.
+    """Return the answers for a gang for which pods would be evicted.
 
-    Each answer names its member's node, and the first answer also names all victims.
+    Each answer names the node of its member, and the answer for the first member also names all victims.
     """
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}

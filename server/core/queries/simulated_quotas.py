@@ -1,4 +1,4 @@
-"""The queues whose usage exceeds their maxima in another configuration (Q2-Q6, Q14).
+"""The queues whose usage exceeds their maxima under another configuration (Q2-Q6, Q14).
 
 The answer for each queue says when its quota run would start, and how far the run would reduce its usage.
 """
@@ -37,7 +37,7 @@ def over(partition: Partition, configuration: Configuration, now: int) -> list[Q
 def _timer(
     partition: Partition, path: str, after: QueueSpec, now: int, *, enabled: bool
 ) -> QueueSimulation | None:
-    """Return when the queue's run would start, or why it would not start. Return None if the queue is not over its maximum."""
+    """Return when the queue's run would start, or why no run would start. Return None if the queue is not over its maximum."""
     queue = partition.queues.get(path)
     over = quota_timers.over(partition, queue, after) if queue is not None else ()
     if queue is None or not over:

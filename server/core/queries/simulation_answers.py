@@ -1,4 +1,4 @@
-"""The answers to simulated asks, one after another on one Trial, with sentences that users read (design 6.12)."""
+"""The answers to simulated asks, which are computed one after another on one Trial, with sentences for users (design 6.12)."""
 
 from typing import Final, NamedTuple
 
@@ -18,13 +18,16 @@ PLACED, PREEMPTS, WAITS, REFUSED = "placed", "preempts", "waits", "refused"
 
 
 class SimulatedAsk(NamedTuple):
-    """An ask that was not submitted. If it names a known application, the limits of that application's user and group apply."""
+    """An ask that was not submitted.
+
+    If the ask names a known application, the limits of that application's user and group apply.
+    """
 
     queue: str
     application_id: str
     spec: AskSpec
     key: str = ""
-    """The name of the ask as users see it. If it is empty, the simulation gives the ask a name with a number."""
+    """The name of the ask as users see it. If the name is empty, the simulation gives the ask a name with a number."""
 
 
 def answer(
@@ -34,9 +37,9 @@ def answer(
     people: tuple[PersonLimit, ...] = (),
     excluded: tuple[Excluded, ...] = (),
 ) -> AskSimulation:
-    """Return the answer to one ask, given after the asks before it.
+    """Return the answer to one ask, computed after the answers to the asks before it.
 
-    On the Trial, the capacity for the ask stays in use for the next answers.
+    On the Trial, the capacity for the ask stays in use while later answers are computed.
     """
     if isinstance(waiting, str):
         return refused(ask, waiting)
@@ -59,7 +62,7 @@ def refused(ask: SimulatedAsk, why: str) -> AskSimulation:
 
 
 def placed(trial: Trial, ask: SimulatedAsk, waiting: WaitingAsk, row: int) -> AskSimulation:
-    """Return the answer to an ask that gets a node at once, and take that node on the Trial."""
+    """Return the answer to an ask that gets a node at once, and assign the ask to that node on the Trial."""
     node_id = trial.snapshot.nodes.ids[row]
     trial.apply(Plan(NAME, (PlannedPledge(waiting, row, node_id),)))
     line = f"It would be placed on node {node_id} at once."
@@ -88,7 +91,7 @@ def preempts(
 def waiting_for(
     ask: SimulatedAsk, fit: GroupFit, lacks: str, refusal: Refusal, verdict: Verdict
 ) -> AskSimulation:
-    """Return the answer to a waiting ask: first the amounts that it lacks, then why preemption frees no capacity for it."""
+    """Return the answer to a waiting ask: first the amounts that the ask lacks, then why preemption frees no capacity for it."""
     first = f"It would wait: {lacks}." if lacks else "It would wait."
     second = f"Preemption frees no capacity for it (`{refusal.rule}`): {refusal.because}."
     return AskSimulation(

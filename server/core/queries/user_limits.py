@@ -1,4 +1,4 @@
-"""The reports of user and group limits on the read side: each limit with the usage that counts against it."""
+"""The reports of user and group limits for the read side: each limit with the usage that counts against the limit."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ Reports = dict[str, tuple[UserLimitReport, ...]]
 def limit_reports(partition: Partition) -> Reports:
     """Return the limits of all queues, in the order of the configuration.
 
-    The wildcard limit for users is followed by a line for each user that it limits and that has an application, by name. The
-    wildcard limit bounds the usage of each user alone.
+    The wildcard limit for users is followed by a line for each user that it limits and that has an application, sorted by name.
+    The wildcard limit bounds the usage of each user alone.
     """
     limiting = [one for one in partition.queues.values() if one.spec.limits]
     if not limiting:
@@ -36,7 +36,7 @@ def limit_reports(partition: Partition) -> Reports:
 
 
 def _named(queue: Queue, present: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of each user and group that a queue limits, each once."""
+    """Yield the kind and the name of each user and group that a queue limits, each pair once."""
     known: dict[tuple[str, str], None] = {}
     for entry in queue.spec.limits:
         known.update(dict.fromkeys(("user", name) for name in entry.users))
@@ -58,7 +58,7 @@ def _report(partition: Partition, queue: Queue, kind: str, name: str) -> UserLim
 
 
 def report(partition: Partition, limiter: Limiter) -> UserLimitReport:
-    """Return one user or group limit with its usage: the amount by which its headroom is below its max."""
+    """Return one user or group limit with its usage, that is, the amount by which the limit's headroom is below its max."""
     entry = _entry(limiter.queue, limiter.kind, limiter.name)
     most = dict(entry.max_resources)
     lines = sorted(zip(partition.types.names, limiter.headroom, strict=True))

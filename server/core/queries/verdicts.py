@@ -1,4 +1,4 @@
-"""The verdicts of preemption on waiting asks, as if each ask had its turn: a node and victims, or the rule that forbids a plan (G12)."""
+"""The verdicts of preemption on waiting asks, as if each ask were next: a node and victims, or the rule that forbids a plan (G12)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,7 +41,7 @@ def verdict(core: Core, key: str, now: int) -> Verdict | None:
 
 
 Lay = Callable[[Trial], object]
-"""A callback that applies other decisions to a Trial before the verdict."""
+"""A callback that applies other decisions to a Trial before the verdict is made."""
 
 
 def of_ask(
@@ -127,7 +127,7 @@ def _checked(check: PlanCheck, key: str) -> Verdict:
 def plan(trial: Trial, ask: WaitingAsk) -> Plan | Refusal:
     """Return the first plan that a policy finds for the ask.
 
-    If no policy finds a plan, return the refusal of the first policy that serves the ask (P3).
+    If no policy finds a plan, return the refusal of the first policy that may serve the ask (P3).
     """
     first = None
     for policy in serving(trial.snapshot.settings, ask):
@@ -151,7 +151,7 @@ def main(ask: WaitingAsk) -> PolicyFacts:
 
 
 def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
-    """Return the policies that are on and may serve a single ask, in the order of a round.
+    """Return the policies that are on and may serve a single ask, in the order in which a round tries them.
 
     If policy `guaranteed` is not listed, `job` takes its place (J4).
     """
@@ -215,7 +215,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
 
 def _after_the_delay(found: Verdict, left_ms: int) -> str:
-    """Return the text of the verdict. For a plan, add the time that is left of the queue's preemption delay (G1)."""
+    """Return the text of the verdict. For a plan, the text also says how much time is left of the queue's preemption delay (G1)."""
     if found.law:
         return found.because  # the instant of the next attempt says the rest
     return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"

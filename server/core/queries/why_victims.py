@@ -1,4 +1,4 @@
-"""The reason why a decision evicted its victims: the next candidate and the next node in its orders."""
+"""The reason why a decision evicted its victims: a comparison with the next candidate and with the next node in the ranking."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from server.model.records import DecisionRecord
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The comparison of a victim with the next candidate in the order that was not evicted, the *candidate that stays*.
+    """The comparison of a victim with the next candidate in the ranking that was not evicted, the *candidate that stays*.
 
-    ``place`` is the victim's rank among ``total`` candidates. ``place`` is 0 if the victim comes before the part of the order
-    that is kept. ``stays`` is the key of the candidate that stays, "" if there is none. ``stays_place`` is the rank of that
-    candidate. ``key`` is the first sort key in which the two differ. ``own`` is the value of the candidate that stays, and
-    ``other`` is the value of the victim. ``before`` says that the candidate that stays comes before the victim. In that case no
-    sort key decided, because a set of victims without that candidate was better.
+    ``place`` is the victim's rank among ``total`` candidates. ``place`` is 0 if the victim comes before the part of the ranking
+    that is stored. ``stays`` is the key of the candidate that stays, or "" if there is no such candidate. ``stays_place`` is
+    the rank of that candidate. ``key`` is the first sort key in which the victim and the candidate that stays differ. ``own``
+    is the value of the candidate that stays, and ``other`` is the value of the victim. ``before`` says that the candidate that
+    stays comes before the victim. In that case no sort key decided, because a set of victims without that candidate was better.
     """
 
     victim: str
@@ -31,7 +31,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class NextNode:
-    """The comparison of the chosen node with the next node in the order, by the first key in which the two differ.
+    """The comparison of the chosen node with the next node in the ranking, by the first sort key in which the two nodes differ.
 
     ``next_value`` is a lower bound, because the search ends before it knows the exact value.
     """
@@ -44,7 +44,7 @@ class NextNode:
 
 
 def compared(record: DecisionRecord, ranking: Ranking, victim: str) -> Compared | None:
-    """Return the comparison of a victim with the next candidate that stays. Return None for a victim that was not ranked."""
+    """Return the comparison of a victim with the next candidate that stays. Return None if the victim was not ranked."""
     place = ranking.place(victim)
     if not place:
         return Compared(victim, 0, ranking.total) if ranking.start else None
@@ -75,7 +75,7 @@ def _stays(one: Ranked, ranking: Ranking, victims: set[str]) -> bool:
 
 
 def next_node(ranking: Ranking) -> NextNode | None:
-    """Return the next node in the order after the chosen one. Return None if nodes were not compared."""
+    """Return the next node after the chosen node in the ranking. Return None if the decision did not compare nodes."""
     if len(ranking.rivals) < 2:  # noqa: PLR2004 - the chosen node and another
         return None
     chosen, *others = ranking.rivals

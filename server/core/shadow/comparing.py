@@ -1,6 +1,6 @@
-"""The comparison of the live side's and the shadow's decisions, ask by ask.
+"""The comparison of the live side's decisions with the shadow's decisions, ask by ask.
 
-The comparison includes the reason why one side made no decision for an ask.
+If only one side made a decision for an ask, the comparison has the reason why the other side made none.
 """
 
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ class Why(NamedTuple):
 
 
 def subjects(plan: Plan) -> tuple[str, ...]:
-    """Return the asks that a plan is for, or the queue whose surplus it reclaims.
+    """Return the asks for which a plan was made, or the queue whose surplus the plan reclaims.
 
-    The result is empty for policies that are not compared: quota runs, which only the live side has, and reservations, which
-    have no victims.
+    The result is empty for plans that are not compared: plans of quota runs, which only the live side has, and reservations,
+    which have no victims.
     """
     if not plan.facts.compared:
         return ()
@@ -91,7 +91,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
     """Return the last refusal of the ask.
 
-    Return None if the refusal came at an earlier instant and the back-off after it is over, or if there was no refusal.
+    Return None if there was no refusal, or if the back-off after an earlier refusal has ended.
     """
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Gang):

@@ -1,8 +1,8 @@
-"""The partition as its shadow sees it: the live objects under other settings, with a round of its own.
+"""The partition as its shadow sees it: the live objects with the shadow's settings and the shadow's round.
 
-Planning code reads settings and rounds from the partition that it is given. A shadow passes a copy of the partition that has
-its own settings and rounds, and shares everything else with the original. Thus the same code finds due asks, takes snapshots
-and checks rules for both.
+Planning code reads settings and rounds from the partition that it is given. A shadow passes a copy of the partition, with the
+shadow's settings and rounds; the copy and the original share all other objects. Therefore the same code finds due asks, takes
+snapshots and checks rules for the live side and for the shadow.
 """
 
 import copy
@@ -21,7 +21,10 @@ from server.state.thrashing import ThrashingTables
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
-    """Return the memory of the partition's shadow. Return None if there is no shadow. A new configuration starts a new, empty memory."""
+    """Return the memory of the partition's shadow.
+
+    Return None if there is no shadow. Under a new configuration, the memory is empty at first.
+    """
     known, spec = partition.shadow, partition.spec
     if known is not None and known.live is spec:
         return known
@@ -33,9 +36,9 @@ def memory(partition: Partition, now: int) -> Shadow | None:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """Return the next instant after ``now`` at which the shadow may decide something without any event. Return None if there is none.
+    """Return the next instant after ``now`` at which the shadow may decide something without any event.
 
-    A shadow that has not begun under the present configuration has no such instant.
+    Return None if the shadow cannot decide without an event, or if it has not begun under the present configuration.
     """
     known = partition.shadow
     if known is None or known.live is not partition.spec:
@@ -59,10 +62,10 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Apply the shadow's bounds of leaves (W2) to its copy of the partition, and yield the deficits there.
+    """Apply the shadow's bounds of leaves (W2) to the shadow's copy of the partition, and yield the deficits in the copy.
 
     The shadow's snapshots must be taken inside this context. When the context ends, the live side's columns of queues are
-    restored, because snapshots replace them.
+    restored, because snapshots of the shadow replace them.
     """
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues

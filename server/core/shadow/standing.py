@@ -1,9 +1,9 @@
 """The standing decisions of a shadow. A *standing* decision is open: its ask still waits and its victims still run.
 
-In each of the shadow's rounds the standing decisions are applied to the Trial first. Thus no decision is reported twice, and no
-victim is used twice. A standing decision ends when its ask is placed or gone, when the live side decided for the ask, when a
-victim is gone, or when the decision would break a rule. If the ask still waits without a decision, the shadow plans for it
-again.
+In each of the shadow's rounds the standing decisions are applied to the Trial first. For this reason no decision is reported
+twice, and no victim is used twice. A standing decision ends in four cases: its ask is placed or gone, the live side decided for
+the ask, a victim is gone, or the decision would break a rule. If the ask still waits without a decision, the shadow plans for
+it again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from server.state.partition import Partition
 from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 
 CHECKED_MAX: Final = 32
-"""The largest number of decisions that a turn checks against the rules again. A check takes as much work as a plan."""
+"""The largest number of standing decisions that one turn checks against the rules again. A check takes as much work as a plan."""
 CHECK_MS: Final = 1_000
 """The time between two checks of the standing decisions while no ask is due."""
 PLACED = "its ask was placed without it"
@@ -38,7 +38,10 @@ def held(plan: Plan) -> OpenShadowDecision:
 
 
 def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
-    """End the decisions that the present state rules out. Return the reasons by subject. Without a change of state, do nothing."""
+    """End the decisions that the present state rules out.
+
+    Return, by subject, the reasons why decisions ended. If the state has not changed, do nothing.
+    """
     state = (
         partition.relief,
         partition.placements,
@@ -59,7 +62,7 @@ def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
 
 
 def yield_to_live(partition: Partition, known: Shadow) -> None:
-    """Drop each decision of the shadow if the live side has decided for one of its asks, too."""
+    """Drop each decision of the shadow for an ask for which the live side has also decided."""
     for name, one in list(known.held.items()):
         if any(_of_place(partition, place) == SERVED for place in one.places):
             del known.held[name]
@@ -71,7 +74,7 @@ def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
 
 
 def _over(partition: Partition, one: OpenShadowDecision) -> str:
-    """Return why a decision no longer stands, "" if it stands."""
+    """Return why a decision no longer stands, or "" if it stands."""
     reasons = (
         *(_of_place(partition, place) for place in one.places),
         *(_of_victim(partition, key) for key, _ in one.victims),
@@ -103,7 +106,9 @@ def is_due(known: Shadow, now: int) -> bool:
 
 
 def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
-    """Apply the standing decisions to the Trial, oldest first. End decisions that would break a rule now, with reasons in ``ended``.
+    """Apply the standing decisions to the Trial, oldest first.
+
+    End the decisions that would break a rule now, and store the reasons in ``ended``.
 
     Each turn checks the rules for at most CHECKED_MAX decisions, in rotation. The other decisions are applied without a check.
     """
@@ -121,8 +126,8 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
     """Return the names of the next decisions to check, at most CHECKED_MAX, and remember the last of them.
 
-    The first returned decision follows the decision that was checked last. After the last decision of the list comes the first
-    one.
+    The first returned decision follows the decision that was checked last in the list of decisions. After the last decision of
+    the list, the checks continue with the first decision.
     """
     known.checked_ms = now
     names = list(known.held)
@@ -135,7 +140,10 @@ def _next_checked(known: Shadow, now: int) -> frozenset[str]:
 
 
 def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
-    """Apply the standing decisions to the Trial of a query. Decisions that no longer hold are left out, but do not end."""
+    """Apply the standing decisions to the Trial of a query.
+
+    Decisions that no longer stand are left out, but the query does not end them.
+    """
     held = [one for one in known.held.values() if not _over(other, one)]
     with _seen_waiting(other, trial, held) as waiting:
         for one in held:
@@ -148,9 +156,11 @@ def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
 def _seen_waiting(
     other: Partition, trial: Trial, held: Sequence[OpenShadowDecision]
 ) -> Iterator[dict[str, WaitingAsk]]:
-    """Add the gangs of the held decisions to the snapshot, even if they are not due. Yield the asks of these decisions by key.
+    """Add the gangs of the given standing decisions to the snapshot, even if these gangs are not due.
 
-    The gangs are needed because the rules check a whole gang (J8). The snapshot is restored at the end.
+    Yield the asks of these decisions by key.
+
+    The gangs are needed because the rules check a whole gang (J8). The snapshot is restored when the context ends.
     """
     snapshot, asks = trial.snapshot, [other.asks[place.key] for one in held for place in one.places]
     gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Gang))
@@ -165,7 +175,7 @@ def _seen_waiting(
 
 
 def _plan(other: Partition, one: OpenShadowDecision, waiting: Mapping[str, WaitingAsk]) -> Plan:
-    """Return a standing decision as a plan, with the row numbers that a snapshot of this instant has."""
+    """Return a standing decision as a plan, with the row numbers of a snapshot taken at this instant."""
     nodes = other.index.nodes
     pledges = tuple(
         PlannedPledge(waiting[place.key], nodes[place.node_id].slot, place.node_id, place.exclusive)

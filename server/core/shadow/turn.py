@@ -1,9 +1,9 @@
 """The turn of a shadow. After a live round has planned, the shadow makes plans under its own settings, and reports the differences.
 
-Both sides plan on the state at the start of that round.
+Both the live side and the shadow plan on the state at the start of the live round.
 
-Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out. Only the shadow's own
-memory changes. The live side thus decides as it would without a shadow, byte for byte.
+Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out, and change only the
+shadow's memory. The live side thus decides as it would without a shadow, byte for byte.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,8 @@ LIVE, SHADOW = "live", "shadow"
 def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
     """Return the turn of the partition's shadow at this instant. Return None if there is no shadow.
 
-    Each ask that is tried costs at least one step of the budget. Asks beyond the budget are tried in the next tick.
+    Each ask that is tried costs at least one step of the budget. Asks for which the budget has no step left are tried in the
+    next tick.
     """
     if not partition.spec.preemption.shadow and partition.shadow is None:
         return None
@@ -40,7 +41,7 @@ def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
 
 
 class Turn:
-    """The planning and the report of one turn.
+    """The planning of one turn, and the report about it.
 
     The caller calls `plan` with the plans of the live round before they are written, and then `told` with the round's result.
     """
@@ -56,9 +57,9 @@ class Turn:
         self._drafts: list[ShadowRecord] = []
 
     def plan(self, live: Trial | None) -> None:
-        """Decide under the shadow's settings, and compare with the plans of the live side.
+        """Make decisions under the shadow's settings, and compare them with the plans of the live side.
 
-        ``live`` is None if nothing was due for the live side.
+        ``live`` is None if no ask was due for the live side.
         """
         known, now = self._known, self._now
         self._ended = standing.sweep(self._partition, known)
@@ -92,11 +93,14 @@ class Turn:
 
     @property
     def _pauses(self) -> bool:
-        """Return whether more groups of equal asks wait than a shadow examines in one turn. The shadow then makes no new decisions."""
+        """Return whether more groups of equal asks wait than a shadow examines in one turn.
+
+        In that case the shadow makes no new decisions in this turn.
+        """
         return self._partition.classes.groups > SEARCH_MOST
 
     def _decide(self, live: Trial | None) -> dict[str, Choice]:
-        """Apply the shadow's standing decisions to a Trial, make new decisions on it, and return these by subject."""
+        """Apply the shadow's standing decisions to a Trial, make new decisions on it, and return the new decisions by subject."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
             asks = due.claimants(other, shortage, Part(other, now).groups, now)
@@ -121,7 +125,7 @@ class Turn:
         return found
 
     def _is_for_others(self, asks: snapshotting.Due) -> bool:
-        """Return whether any due ask has no standing decision."""
+        """Return whether an ask is due for which the shadow has no standing decision."""
         served = {name for one in self._known.held.values() for name in one.subjects}
         members = (ask for one in asks.jobs for ask in one.members)
         due = (*asks.claiming, *asks.requiring, *asks.replacing, *members)
@@ -143,7 +147,7 @@ class Turn:
     def _choices(
         self, partition: Partition, trial: Trial | None, whose: str, laid: int
     ) -> dict[str, Choice]:
-        """Return the decisions that one side made now, by subject, and add the new decisions to the totals."""
+        """Return the decisions that one side made in this turn, by subject, and add them to the totals."""
         found: dict[str, Choice] = {}
         for plan in () if trial is None else trial.plans[laid:]:
             assert trial is not None
@@ -169,9 +173,11 @@ class Turn:
     # Comparing ----------------------------------------------------------------------------------------
 
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
-        """Return the record of a subject in this turn. Return None if there is nothing new to report.
+        """Return the record of a subject in this turn.
 
-        If one side decided nothing now, its last decision is used while that decision stands.
+        Return None if the record would be the same as before.
+
+        If one side made no decision in this turn, its last decision is used as long as that decision stands.
         """
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:
@@ -196,7 +202,7 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last choice for the subject is still valid: it stands, or the live decision is unchanged.
+        """Return whether the shadow's last choice for the subject is valid: the choice stands, or the live decision is unchanged.
 
         In observe mode, the choice is valid while it is still shown.
         """
@@ -207,7 +213,7 @@ class Turn:
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
         """Return the ended record of a decision that only the shadow made.
 
-        Return None if there is no such decision, or if it is still open.
+        Return None if the shadow made no such decision, or if the decision is still open.
         """
         if before is None or before.ended_ms or before.difference is not Difference.ONLY_SHADOW:
             return None
@@ -262,7 +268,10 @@ def _is_same(before: ShadowRecord | None, live: Choice | None, mine: Choice | No
 
 
 def _leave_out_served(trial: Trial) -> None:
-    """Remove asks for which a decision stands. Asks whose decision just ended are kept, so that the shadow plans for them again."""
+    """Remove the asks for which the shadow has a standing decision.
+
+    Asks whose decision just ended are kept, so that the shadow plans for them again.
+    """
     snapshot = trial.snapshot
 
     def left(asks: Iterable[WaitingAsk]) -> tuple[WaitingAsk, ...]:
@@ -280,7 +289,7 @@ def _leave_out_served(trial: Trial) -> None:
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
     """Apply the quota runs of the live side to the shadow's Trial.
 
-    The victims of these runs thus count as gone for the shadow as well.
+    For the shadow, the victims of these runs therefore count as gone, too.
     """
     for plan in () if live is None else live.plans:
         if plan.facts.shrinks is Shrinks.QUEUE:
@@ -289,7 +298,7 @@ def _lay_runs(trial: Trial, live: Trial | None) -> None:
 
 
 def _ids(notes: list[Decision] | tuple[Decision, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each subject of the live side's decisions, with the id of the decision about it."""
+    """Yield each subject for which the live side made a decision, with the id of the decision."""
     for one in notes:
         if isinstance(one, Decided):
             record = one.record

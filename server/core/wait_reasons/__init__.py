@@ -1,1 +1,1 @@
-"""The reasons why asks wait: found in the live state, and reported when they change."""
+"""The reasons why asks wait: how the reasons are found in the live state, and when they are reported."""

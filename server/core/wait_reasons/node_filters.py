@@ -1,4 +1,7 @@
-"""The number of nodes for each reason why nodes do not take a waiting ask, and the node that lacks least. Read-only."""
+"""The number of nodes for each reason why nodes cannot take a waiting ask, and the node that lacks least.
+
+The module only reads the state.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -22,18 +25,18 @@ EXAMPLES_MAX: Final = 3
 SHORT: Final = "short-"
 """The prefix of reasons about capacity.
 
-The name of the type that is missing the most, relative to the node's capacity, follows the prefix.
+After the prefix follows the name of the type that is missing the most, relative to the node's capacity.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number of nodes for each reason that excludes the ask, the most frequent reason first.
+    """The number of nodes for each reason why nodes cannot take the ask, the most frequent reason first.
 
-    For each node, the first reason counts. FITS counts nodes that take the ask.
+    A node counts only for the first reason that applies to it. The reason FITS counts the nodes that can take the ask.
 
     ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is the node that lacks least among the nodes that
-    the constraints allow, None if they allow no node. ``missing`` has the amounts that the nearest node lacks, by type.
+    the constraints allow, or None if they allow no node. ``missing`` has the amounts that the nearest node lacks, by type.
     """
 
     counts: dict[str, int]
@@ -47,7 +50,7 @@ _NO_PART: Final = Constraints(tolerations=ANY_TAINT)
 
 
 def parts(constraints: Constraints) -> list[Part]:
-    """Return the parts of a constraint that an explanation names, each with its name and as a constraint of its own.
+    """Return the parts of a constraint that an explanation names, each with its name and as a separate constraint.
 
     Parts that exclude no node are left out.
     """
@@ -68,7 +71,7 @@ def parts(constraints: Constraints) -> list[Part]:
 
 
 def tally(partition: Partition, ask: Ask) -> Tally:
-    """Return the number of nodes for each reason why nodes do not take the ask."""
+    """Return the number of nodes for each reason why nodes cannot take the ask."""
     counts: Counter[str] = Counter()
     examples: dict[str, list[str]] = {}
     named = parts(ask.spec.constraints)
@@ -91,12 +94,15 @@ def tally(partition: Partition, ask: Ask) -> Tally:
 
 
 def constraint_on(partition: Partition, ask: Ask, node: Node) -> str:
-    """Return the part of the ask's constraints that excludes a node, "" if none does."""
+    """Return the part of the ask's constraints that excludes a node, or "" if no part excludes it."""
     return _constraint(partition, parts(ask.spec.constraints), ask, node)
 
 
 def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -> str:
-    """Return the reason other than capacity for which a node does not take the ask. Return "" if there is none."""
+    """Return why a node does not take the ask, if the reason is not capacity.
+
+    Return "" if only capacity is missing, or if the node takes the ask.
+    """
     if not node.is_open_to(ask.spec.constraints):
         return NOT_SCHEDULABLE
     for name, part in named:
@@ -108,7 +114,8 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
     """Return a sort key, and the node.
 
-    Nodes that could hold the ask when empty come before other nodes. Of both kinds, nodes that lack less come first.
+    Nodes that could hold the ask when empty come before other nodes. Among nodes of each of these two kinds, nodes that lack
+    less come first.
     """
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)
@@ -157,7 +164,7 @@ def _unpledged(node: Node) -> Amounts:
 
 
 def missing(partition: Partition, ask: Ask, node: Node) -> dict[str, int]:
-    """Return the amounts that a node lacks for the ask now, by type.
+    """Return the amounts that a node lacks now for the ask, by type.
 
     A missing port counts as 1 of the resource type that represents it.
     """

@@ -1,4 +1,4 @@
-"""The reasons why asks wait. Each reason is sent to the shim once, and again only when it changes (design 6.9)."""
+"""The reasons why asks wait. Each reason is sent to the shim once, and sent again only when the reason changes (design 6.9)."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -17,17 +17,23 @@ from server.state.placeholders import PLACEHOLDERS
 from server.state.snapshotting import first_blocker
 
 TELL_MAX = 2_500
-"""The largest number of asks that one tick reports. The next tick reports the others."""
+"""The largest number of asks whose reasons one tick reports. The next tick reports the reasons of the other asks."""
 TELL_BESIDE_MAX = 1_000
-"""The largest number of asks that a tick with placements reports. Placements are sent when the tick ends, and must not wait for texts."""
+"""The largest number of asks whose reasons a tick with placements reports.
+
+Placements are sent when the tick ends, and must not wait while texts are made.
+"""
 RETELL_MS = 60_000
-"""The time, in milliseconds, in which a group of asks gets at most one report that another reservation now keeps it waiting."""
+"""The interval, in milliseconds, in which a group gets at most one report that another reservation now keeps it waiting."""
 
 
 def tell(
     state: State, partition: Partition, now: int, most: int = TELL_MAX
 ) -> tuple[list[Decision], bool]:
-    """Report the reasons that the shim has not received yet, for about ``most`` asks. Return whether any are left to report."""
+    """Report the reasons that were not sent to the shim yet, for about ``most`` asks.
+
+    Return whether any reasons are left to report.
+    """
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:
@@ -39,7 +45,7 @@ def tell(
         first = next(_waiting(group), None)
         code = obstacles.code(first) if first else Code.NOT_TRIED
         if first and code is Code.NOT_TRIED:
-            continue  # The tick that tries it reports the outcome.
+            continue  # The tick in which the ask is tried reports the outcome.
         del partition.untold[group]
         if first:
             reason = _reason(partition, code, group, first, now)
@@ -51,9 +57,9 @@ def tell(
 def _note_reserved(partition: Partition, now: int) -> None:
     """Mark groups whose reason changed with the reservations, so that the next `tell` reports them.
 
-    If a group's reason names no reservation yet, but a reservation is now in its way, the group is reported at once. If the
-    reason names a reservation that has ended, and the group still waits, the group is reported at most once in RETELL_MS,
-    however often reservations change.
+    If a group's last reported reason names no reservation, but a reservation is now in the group's way, the group is reported
+    at once. If the last reported reason names a reservation that has ended, and the group still waits, the group is reported at
+    most once in RETELL_MS.
     """
     changes, known = partition.round, partition.round.reserved_told
     if changes.reservations_untold and partition.decisions.reservations:
@@ -76,7 +82,10 @@ def _note_reserved(partition: Partition, now: int) -> None:
 
 
 def _reason(partition: Partition, code: Code, group: Group | Gang, ask: Ask, now: int) -> str:
-    """Return the reason code in words. If the text names a reservation, record this, so that the reservation's end is reported."""
+    """Return the text for a reason code.
+
+    If the text names a reservation, record this, so that the end of the reservation is reported.
+    """
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
     if not found or isinstance(group, Gang):
         return reason_of(code, group, ask)
@@ -87,7 +96,8 @@ def _reason(partition: Partition, code: Code, group: Group | Gang, ask: Ask, now
 def _waiting(group: Group | Gang) -> Iterator[Ask]:
     """Yield the waiting members of a gang, or the waiting asks of a group.
 
-    The list of a group may still have asks that left it, because they were pledged or placed. Such asks are skipped.
+    The list of a group may still contain asks that have left the group, because they got a pledge or a node. Asks that have
+    left the group are skipped.
     """
     if isinstance(group, Gang):
         return iter(group.members)
@@ -95,7 +105,7 @@ def _waiting(group: Group | Gang) -> Iterator[Ask]:
 
 
 def _listeners(group: Group | Gang, code: Code) -> Iterable[Ask]:
-    """Return the asks to report: all asks of the group if its reason changed, else the asks that arrived since the last report."""
+    """Return the asks to report: all asks of a group whose reason changed, else the asks that are new since the last report."""
     if isinstance(group, Gang):
         return group.members
     new, group.untold = group.untold, []
@@ -130,7 +140,7 @@ def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision
 
 
 def reason_of(code: Code, group: Group | Gang, ask: Ask) -> str:
-    """Return the reason code in words, for the event of the pod. Return "" for a code that needs no words."""
+    """Return the text for a reason code, for the event of the pod. Return "" for a code that needs no text."""
     if isinstance(group, Gang) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
         reserve = group.application.reserve
         wanted = quantities({} if reserve is None else reserve.wanted)

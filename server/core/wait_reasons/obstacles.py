@@ -1,4 +1,4 @@
-"""The first obstacle that keeps an ask waiting, as a code. Read-only: the state is not changed."""
+"""The first obstacle that keeps an ask waiting, in the form of a code. The module only reads the state."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -22,9 +22,9 @@ FEW_SIZES: Final = 16
 
 
 class Obstacles:
-    """The obstacles of one partition's asks.
+    """The obstacles of the asks of one partition.
 
-    An object examines each group and class once. It is therefore valid only while the state does not change.
+    The object examines each group and each class once. The object is therefore valid only while the state does not change.
     """
 
     def __init__(self, state: State, partition: Partition) -> None:
@@ -35,7 +35,10 @@ class Obstacles:
         self._sizes: dict[NodeMask, list[Amounts]] = {}
 
     def code(self, ask: Ask) -> Code:
-        """Return why an ask waits, NOT_TRIED if no obstacle is known. All asks of a group get the answer of the first one."""
+        """Return why an ask waits, or NOT_TRIED if no obstacle is known.
+
+        All asks of a group get the same answer as its first ask.
+        """
         if not self._synced:
             return Code.NOT_SYNCED
         group = ask.group
@@ -60,7 +63,10 @@ class Obstacles:
         return self._of_nodes(ask)
 
     def _of_nodes(self, ask: Ask) -> Code:
-        """Return why no node takes the ask, by its original constraints. Nodes that the ask avoids for now count as allowed."""
+        """Return why no node takes the ask, judged by the ask's original constraints.
+
+        Nodes that the ask avoids at present count as allowed.
+        """
         ask_class = ask.ask_class
         if ask.key in self._partition.avoided or ask.pledge is not None:
             return node_code(self._partition, ask)
@@ -89,7 +95,7 @@ class Obstacles:
 
 
 def _fits_any(demand: Demand, sizes: Sequence[Amounts]) -> bool:
-    """Return whether a demand fits one of these capacities. For few capacities a plain loop is faster than arrays."""
+    """Return whether a demand fits into one of these capacities. For few capacities a plain loop is faster than arrays."""
     if len(sizes) > FEW_SIZES:
         return any_fit([demand], sizes)[0]
     return any(fits(demand, size) for size in sizes)
@@ -111,7 +117,7 @@ def _of_job(partition: Partition, job: Gang) -> Code:
 
 
 def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
-    """Return whether the ask's original constraints allow the node, even if the ask avoids it for now."""
+    """Return whether the ask's original constraints allow the node, even if the ask avoids the node at present."""
     if ask.key not in partition.avoided:
         return ask.ask_class.mask.allows(node)
     return matches(ask.spec.constraints, node.labels, node.taints, node.node_id)
@@ -139,9 +145,9 @@ def node_code(partition: Partition, ask: Ask) -> Code:
 def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
     """Yield the nodes that the ask's constraints may allow.
 
-    These are the named nodes if the constraints name some, and otherwise all nodes.
+    If the constraints name nodes, these are the named nodes; otherwise they are all nodes.
 
-    For an ask that avoids a node for now, all nodes are yielded.
+    For an ask that avoids a node at present, all nodes are yielded.
     """
     nodes, names = partition.index.nodes, ask.ask_class.mask.names
     if names is None or ask.key in partition.avoided:
@@ -154,7 +160,7 @@ def _without_capacity(partition: Partition, ask: Ask) -> Code:
 
 
 def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
-    """Return the reservations without which the ask would fit on a node now, in the order in which they end."""
+    """Return the reservations without which the ask would fit on a node now, sorted by the instants at which they end."""
     found = [
         held
         for held in partition.decisions.reservations.values()

@@ -1,7 +1,8 @@
-"""The reservations: their time limits, the effect of changed settings, and the texts for asks that wait because of reservations.
+"""The reservations: their time limits, the effects of changed settings, and the texts for asks that wait because of a reservation.
 
-A reservation that has lasted for `reservations.timeout` ends. After that, its application reserves nothing for the same length of
-time, in which other asks can use the node's free capacity. Thus no ask blocks others without end.
+A reservation ends when it has lasted for `reservations.timeout`. After the reservation has ended, its application reserves no
+node for the same length of time, in which other asks can use the node's free capacity. Therefore no ask can block other asks
+without end.
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ DAY_MS: Final = 86_400_000
 
 
 def bound(partition: Partition, made_ms: int) -> int:
-    """Return the instant at which a reservation made at ``made_ms`` ends. Return 0 if it may last without limit."""
+    """Return the instant at which a reservation made at ``made_ms`` ends. Return 0 if the reservation may last without limit."""
     timeout = partition.spec.reservations.timeout_ms
     return made_ms + timeout if timeout else 0
 
@@ -32,7 +33,7 @@ def bound(partition: Partition, made_ms: int) -> int:
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
     """End a reservation whose time limit is reached, and return a note.
 
-    The application may reserve nothing for the same length of time. If the time limit was removed from the settings, the
+    The application may reserve no node for the same length of time. If the time limit was removed from the settings, the
     reservation stays.
     """
     if not commitment.expires_ms:
@@ -51,8 +52,8 @@ def configured(
 ) -> list[Decision]:
     """Apply changed settings.
 
-    Reservations end if they are switched off or no longer fit the limits. The other reservations end at the instant that
-    follows from the new time limit.
+    Reservations end if reservations are switched off, or if they no longer fit the limits. The other reservations end at the
+    instant that follows from the new time limit.
     """
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may have changed
@@ -72,9 +73,9 @@ def configured(
 
 
 def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
-    """End reservations whose owners could reserve nothing under the limits in force, the newest first (G10).
+    """End the reservations whose owners could not reserve a node under the limits in force, the newest reservation first (G10).
 
-    As when a node is reserved, the reservations that an owner outranks are not counted against its limits.
+    The reservations that an owner outranks are not counted against the owner's limits, as when a node is reserved.
     """
     notes: list[Decision] = []
     for held in reversed(list(partition.decisions.reservations.values())):
@@ -120,7 +121,7 @@ def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
 
 
 def sentence(ask: Ask, found: list[Pledge]) -> str:
-    """Return a sentence: how many nodes are reserved, for asks of which priority, and until when.
+    """Return a sentence that says how many nodes are reserved, for asks of which priority, and until when.
 
     The sentence names no queue, pod or node, because other tenants read it.
     """
@@ -147,9 +148,9 @@ def _range(numbers: list[int]) -> str:
 
 
 def until(held: Pledge) -> str:
-    """Return in words when a reservation ends at the latest.
+    """Return a text that says when a reservation ends at the latest.
 
-    This is a time of day in UTC, with the date if the reservation lasts a day or longer.
+    The text has a time of day in UTC, and also the date if the reservation lasts a day or longer.
     """
     instant = held.commitment.expires_ms
     if not instant:
@@ -170,7 +171,7 @@ def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
 
 
 def _priority(ask: Ask, held: Pledge) -> str:
-    """Return the owner's own priority in words, and the priority that decides if it differs."""
+    """Return a text with the owner's own priority, and with the priority that is compared if it differs."""
     own = held.ask.spec.priority
     _, seen = seen_together(ask.application.leaf, ask.spec.priority, held)
     return f"{own}" if seen == own else f"{own}, which counts as {seen}"

@@ -1,6 +1,6 @@
-"""The questions to the planner about unmet guarantees.
+"""Questions to the planner about unmet guarantees, with a limit on their cost.
 
-Every answer of the report comes from the planner, for the present state, or for a snapshot with one change.
+Each answer of the planner is for the present state, or for a snapshot with one change.
 """
 
 from collections.abc import Callable
@@ -27,27 +27,27 @@ Each question costs one step, one more step for each queue, and one more step fo
 """
 ROWS_A_STEP: Final = 64
 PLANS_LEAST: Final = 60
-"""The number of questions that every report may ask, whatever the size of the cluster."""
+"""The smallest number of questions that a report may ask, whatever the size of the cluster."""
 PLANS_A_NEED: Final = 150
-"""The number of questions that may be asked about one kind of asks."""
+"""The largest number of questions that may be asked about one kind of asks."""
 MEMBERS_A_PLAN: Final = 16
-"""For each group of this many members, a question about a gang counts as one more question."""
+"""The number of gang members for which a question about a gang costs as much as one more question."""
 
 SERVED_MAX: Final = 8
-"""The largest number of equal asks that are tried, one after another, with one change."""
+"""The largest number of equal asks for which one change is tried, one ask after another."""
 
 _NOBODY: Final = "no other queue holds more of what it asks for than its guarantee"
 
 
 class OutOfPlansError(Exception):
-    """The error that says that no question is left, in the budget of the report or in the share of one kind."""
+    """The error that is raised when the budget of the report, or of one kind of asks, has no question left."""
 
 
 class Planner:
-    """The planner, with a limit on the number of questions.
+    """The planner of the report, with a limit on the number of questions.
 
     ``snapshot`` is the partition in its present state. ``listed`` is the partition as if policy `job` were listed. The search
-    for changes may use half of the budget. The other half is kept for answers about the present state of later queues.
+    for changes may use half of the budget. The other half is kept for questions about the present state of later queues.
     """
 
     def __init__(self, snapshot: Snapshot, listed: Snapshot, most: int = STEPS_MAX) -> None:
@@ -63,7 +63,7 @@ class Planner:
         self._helped: tuple[Snapshot, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
-        """Begin the questions about a claimant. Each claimant has its own share of the budget."""
+        """Begin the questions about a claimant. Each claimant may use a limited part of the budget."""
         self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
@@ -72,7 +72,7 @@ class Planner:
 
         Return None if the claimant fits without a plan. Raise OutOfPlansError if the budget is spent.
 
-        An answer that needs no search for victims is returned in any case, and uses no budget.
+        An answer that needs no search for victims is returned even then, and uses no budget.
         """
         if fits(self._now, claimant):
             return None
@@ -110,12 +110,12 @@ class Planner:
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many equal asks the last helpful change serves, and why it does not serve the next ask.
+        """Return how many equal asks the last helpful change serves, and why the change does not serve the next ask.
 
         Raise OutOfPlansError if the budget is spent.
 
-        At most SERVED_MAX asks are tried, one after another. Return None if the change serves all of these asks, or if it was
-        tried for a gang.
+        At most SERVED_MAX asks are tried, one after another. Return None if the change serves all of these asks, or if the
+        change was tried for a gang.
         """
         snapshot, first = self._helped or (self.snapshot, None)
         if not isinstance(first, WaitingAsk):
@@ -140,7 +140,7 @@ class Planner:
         self._spent += _cost(claimant)
 
     def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
-        """Return the refusal of a claimant that may not claim at all. Return None if only a search for victims can answer."""
+        """Return the refusal of a claimant that may not claim at all. Return None if a search for victims is needed to answer."""
         policies = _serving(self.snapshot.settings, claimant)
         if not policies:
             found = _plan(self._now, claimant)
@@ -150,9 +150,10 @@ class Planner:
         return _may_have_others_go(self._now, policies[0], claimant)
 
     def _no_leaf_exceeds(self, ask: Claimant) -> bool:
-        """Return whether every other leaf is within its entitlement in the requested types, so that nothing is evicted (G2).
+        """Return whether every other leaf is within its entitlement in the requested types, so that no pod can be evicted (G2).
 
-        Return False for gangs, and for asks that replace pods of their queue. For both, pods of their own queue may be evicted.
+        Return False for gangs, and for asks that replace pods of their queue. For these claimants, pods of the claimant's own
+        queue may be evicted.
         """
         serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
         if isinstance(ask, WaitingGang) or serving != [Scope.OTHER_QUEUES]:
@@ -165,7 +166,7 @@ class Planner:
 
 
 def _over(trial: Trial) -> dict[int, set[str]]:
-    """Return the leaves that exceed their entitlement in a type, by type index. For host ports, return all leaves."""
+    """Return the leaves that exceed their entitlement in a type, by type index. For host ports, the result has all leaves."""
     found: dict[int, set[str]] = {}
     for path, queue in trial.snapshot.queues.items():
         pairs = zip(trial.eff(path), entitlement.floor(trial, path), strict=True)
@@ -176,9 +177,10 @@ def _over(trial: Trial) -> dict[int, set[str]]:
 
 
 def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
-    """Return the least number above ``low`` that helps, found by bisection.
+    """Return the smallest number above ``low`` for which ``helps`` returns True, found by bisection.
 
-    ``high`` must help. If a number helps, every larger number must help as well.
+    ``helps`` must return True for ``high``. If ``helps`` returns True for a number, it must return True for every larger
+    number.
     """
     while high - low > 1:
         middle = (low + high) // 2
@@ -187,7 +189,7 @@ def least(low: int, high: int, helps: Callable[[int], bool]) -> int:
 
 
 def fits(trial: Trial, claimant: Claimant) -> bool:
-    """Return whether placement would take the claimant at once. A gang must fit with all its members."""
+    """Return whether placement would take the claimant at once. A gang fits only if all its members fit."""
     if isinstance(claimant, WaitingAsk):
         return group_fit.free_row(trial, claimant) >= 0
     if not (claimant.gathered and claimant.within_limits):
@@ -200,7 +202,10 @@ def fits(trial: Trial, claimant: Claimant) -> bool:
 
 
 def _assign(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether placement would give the ask a node now. If so, the Trial holds that node's capacity for the ask."""
+    """Return whether placement would give the ask a node now.
+
+    If a node takes the ask, the Trial then keeps that node's capacity for the ask.
+    """
     row = group_fit.free_row(trial, ask)
     if row >= 0:
         trial.apply(Plan(group_fit.NAME, (PlannedPledge(ask, row, trial.snapshot.nodes.ids[row]),)))
@@ -208,7 +213,7 @@ def _assign(trial: Trial, ask: WaitingAsk) -> bool:
 
 
 def _cost(claimant: Claimant) -> int:
-    """Return the cost of one question about the claimant, in questions about a single ask.
+    """Return the cost of one question about the claimant, where a question about a single ask costs 1.
 
     A gang costs more, because its members are placed one by one.
     """

@@ -22,7 +22,7 @@ def kinds(claimant: Claimant) -> tuple[ClassFacts, ...]:
 
 
 def whole(claimant: Claimant) -> WaitingAsk:
-    """Return all members as one ask, which requests the sum of their requests."""
+    """Return a single ask that requests the sum of the requests of all members."""
     return eligibility.whole(claimant) if isinstance(claimant, WaitingGang) else claimant
 
 
@@ -40,7 +40,7 @@ def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Clai
 
 
 def saying(claimant: Claimant, **fields: Any) -> Claimant:  # noqa: ANN401 - fields of AskSpec
-    """Return a copy of the claimant, with the given fields of `AskSpec` changed in every ask."""
+    """Return a copy of the claimant in which every ask has the given values in its spec."""
     return each(claimant, lambda one: what_if.saying(one, **fields))
 
 
@@ -52,6 +52,6 @@ def at_least(claimant: Claimant, priority: int) -> Claimant:
 
 
 def limitless(claimant: Claimant) -> Claimant:
-    """Return the claimant as if the limits of its user and group had headroom."""
+    """Return the claimant as if all limits of its user and group had headroom."""
     found = each(claimant, lambda one: one._replace(within_limits=True))
     return replace(found, within_limits=True) if isinstance(found, WaitingGang) else found

@@ -1,6 +1,8 @@
-"""The single changes that may cure an unmet guarantee, the smallest kind first. The planner is asked whether a change helps.
+"""The single changes that may cure an unmet guarantee, in the order in which they are tried.
 
-The kinds of changes are, in this order: waiting, an amount of one queue, an on/off setting of one queue, a setting of the
+The planner is asked whether a change helps.
+
+The kinds of changes are tried in this order: to wait, an amount of one queue, an on/off setting of one queue, a setting of the
 partition, a field of the ask, another node. For an amount, the cure is the smallest change that helps.
 """
 
@@ -29,7 +31,11 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
 
 NEW_NODE: Final = "~evenhand.io/what-if"
-"""The name of the new node. This name sorts after all others. Thus an existing node that is as good as the new one comes first."""
+"""The name of the node that a cure adds.
+
+In a sort by name, this name comes after all others. If an existing node is as good as the new node, the existing node therefore
+comes first.
+"""
 NODES_TRIED_MAX: Final = 8
 VICTIM_GANG: Final = "job.victimgang"
 
@@ -37,7 +43,10 @@ Try = Callable[[Planner, Need, Refusal], Iterator[Cure]]
 
 
 def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
-    """Return the first single change that helps, None if none helps. Raise OutOfPlansError if the budget is too small."""
+    """Return the first single change that helps, or None if no single change helps.
+
+    Raise OutOfPlansError if the budget is too small.
+    """
     return next((found for one in TRIES for found in one(planner, need, refusal)), None)
 
 
@@ -65,7 +74,10 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of removing a fence. The fence excludes victims in other queues, and the guarantees above the fence (G2, G3)."""
+    """Yield the cure of removing a fence.
+
+    The fence excludes victims in other queues, and guarantees of queues above the fence (G2, G3).
+    """
     snapshot = planner.snapshot
     root = entitlement.scope_root(snapshot, need.ask.leaf)
     if not root.parent:
@@ -134,7 +146,7 @@ def _candidates(
 
 
 def _spec(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures that change the PriorityClass or the pod template of the ask. For a gang, they change all members."""
+    """Yield cures that change the PriorityClass or the pod template of the ask. For a gang, these cures change all members."""
     for rule, fields, change, text in _WORDS:
         if refusal.rule is rule and planner.helps(
             planner.snapshot, claimants.saying(need.claimant, **fields)
@@ -169,9 +181,10 @@ _WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
     """Yield the cure of raising the priority (G5).
 
-    The new priority is the lowest with which the claimant gets capacity from outside its leaf.
+    The new priority is the lowest priority with which the claimant gets capacity from outside its leaf.
 
-    A plan whose victims are all in the claimant's own leaf is no help, because the leaf then has no more than before.
+    A plan whose victims are all in the claimant's own leaf does not count, because the leaf would have no more capacity than
+    before.
     """
     own = claimants.priority(need.claimant)
 
@@ -209,7 +222,8 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of adding a node with exactly the capacity that the ask requests.
 
-    For a gang, the node has capacity for as few members as suffice. The largest members are taken first.
+    For a gang, the node has capacity for the smallest number of members that suffices. The members with the largest requests
+    are counted first.
     """
     largest = _by_size(planner.snapshot, need)
 
@@ -248,7 +262,7 @@ def _with_node(
 
     The node has capacity for these members, and the claimant may use it.
 
-    The new node has each requested host port free.
+    On the new node, each requested host port is free.
     """
     shape = {
         at: 1 if snapshot.ports[at] else more

@@ -1,4 +1,7 @@
-"""The rules that relate the amounts of queues in a configuration. A cure that breaks such a rule cannot be applied."""
+"""The rules by which a configuration relates the amounts of a queue to those of its parent and children.
+
+A cure that breaks such a rule cannot be applied.
+"""
 
 from server.model.quota import ROOT
 from server.snapshot.queues import FrozenAmounts
@@ -27,7 +30,7 @@ def allows_max(snapshot: Snapshot, path: str) -> bool:
 
 
 def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
-    """Return whether a guarantee of one type fits the queue's max, the guarantees below it, and the bounds of its ancestors."""
+    """Return whether a guarantee of one type fits the queue's max, the guarantees of its children, and the bounds of its ancestors."""
     queue = snapshot.queues[path]
     most = queue.max[at]
     if amount > queue.guaranteed[at]:
@@ -48,7 +51,7 @@ def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
 
 
 def _needs(snapshot: Snapshot, path: str, at: int) -> int:
-    """Return the part of its parent's guarantee that a queue needs: its own guarantee, or if that is 0 the sum below it."""
+    """Return the amount that a queue needs of its parent's guarantee: its own guarantee, or else the sum of its children's needs."""
     return snapshot.queues[path].guaranteed[at] or _below(snapshot, path, at)
 
 

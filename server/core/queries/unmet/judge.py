@@ -1,4 +1,4 @@
-"""The judgement of one kind of asks: the planner's answer in the terms of the report, and the change that would help.
+"""The judgement of one kind of asks: the obstacle that the planner's answer shows, and the change that would help.
 
 A *binding* is the obstacle that keeps asks from capacity (see `model.unmet.Binding`), a *cure* the change that removes it.
 """
@@ -52,7 +52,7 @@ _TRIGGER: Final[Mapping[Rule, Binding]] = {
     Rule.SEARCH_BOUND: Binding.SEARCH,
     Rule.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
-"""The binding for each rule, for refusals that do not depend on the candidates."""
+"""The binding for each rule of a refusal that does not depend on the candidates."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.WAIT: Binding.MIN_RUNTIME,
     Change.LOWER_GUARANTEE: Binding.GUARANTEES,
@@ -61,7 +61,7 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.RAISE_PRIORITY: Binding.PRIORITIES,
     Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
-"""The binding that a helpful change removes, for asks for which no victims suffice."""
+"""The binding for each change: if no victims suffice for an ask and the change helps, the change removes this binding."""
 _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.FENCE: Binding.FENCE,
     Rule.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
@@ -75,11 +75,14 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.BELOW_GUARANTEE: Binding.GUARANTEES,
     Rule.FROZEN: Binding.FROZEN,
 }
-"""The binding for asks that no change helps. The key is the rule that protects most of the pods that hold the missing types."""
+"""The binding for each rule, used if no change helps the asks.
+
+The key is the rule that protects most of the pods that hold the missing types.
+"""
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
-    """Return the whole answer for one kind of asks: the binding, and the change that would help if one was found.
+    """Return the answer for one kind of asks: the binding, and the change that would help if a change was found.
 
     ``over_promised`` contains the types in which the guarantees together exceed the capacity. If the planner has no questions
     left, the answer says so.
@@ -133,7 +136,7 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
-    """Return the answer for asks that have a plan. These asks wait for time to pass, or the partition only observes (P8)."""
+    """Return the answer for asks that have a plan. These asks wait only for time to pass, or the partition only observes (P8)."""
     snapshot = planner.snapshot
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)
@@ -197,13 +200,13 @@ _COUNTED: Final = frozenset(
         Change.ADD_NODE,
     }
 )
-"""The changes for which the report says how many of several equal asks they serve."""
+"""The changes for which the report says how many of the equal asks each change serves."""
 
 
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure, or None.
+    """Return the cure with the number of equal asks that it serves, if it does not serve all asks that were tried.
 
-    If the cure does not serve all equal asks that were tried, the cure gets the number of asks that it serves.
+    If the cure serves all these asks, or if there is no cure, return the argument unchanged.
     """
     if found is None or need.number <= 1 or found.change not in _COUNTED:
         return found
@@ -218,10 +221,9 @@ def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
 
 
 def _allowing(need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure, or None.
+    """Return the cure with an alternative in its text, if the cure adds a node.
 
-    If the cure adds a node, its text first names the alternative: to change the ask so that nodes that are large enough are
-    allowed.
+    The alternative is to change the ask so that it may run on existing nodes that are large enough.
     """
     if found is None or found.change is not Change.ADD_NODE:
         return found
@@ -229,10 +231,10 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 
 
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
-    """Return whether fragmentation explains the refusal (G12).
+    """Return whether fragmentation explains the refusal (G12): three conditions must hold.
 
-    This is so under three conditions: the refusal has one of four rules, no maximum blocks the claimant, and the suitable nodes
-    have enough free capacity in sum.
+    The refusal has one of four rules, no maximum blocks the claimant, and the free capacity on suitable nodes is sufficient in
+    sum.
     """
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
@@ -243,7 +245,7 @@ def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
 
 
 def _has_capacity_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bool:
-    """Return whether the nodes that suit a class of members have, in sum, free capacity for the members of that class."""
+    """Return whether the nodes that suit a class of members have, as a sum, enough free capacity for all members of that class."""
     free = what_if.free_in_sum(snapshot, kind)
     known = claimants.kinds(need.claimant)
     alike = all((one.allowed == kind.allowed).all() for one in known)
@@ -256,13 +258,16 @@ def _has_capacity_in_sum(snapshot: Snapshot, need: Need, kind: ClassFacts) -> bo
 
 
 def _blocking(planner: Planner, need: Need) -> str:
-    """Return the lowest queue on the claimant's path whose maximum has no headroom for the claimant. Return "" if there is none."""
+    """Return the lowest queue on the claimant's path whose maximum has no headroom for the claimant.
+
+    Return "" if every maximum has headroom.
+    """
     whole = claimants.whole(need.claimant)
     return next((one.path for one in blocks(Trial(planner.snapshot), whole)), "")
 
 
 def _over_its_max(snapshot: Snapshot, need: Need) -> str:
-    """Return a sentence on the lowest queue whose maximum has no headroom, with the amounts that are missing there."""
+    """Return a sentence about the lowest queue whose maximum has no headroom, with the amounts that this maximum lacks."""
     first, *others = blocks(Trial(snapshot), claimants.whole(need.claimant))
     lacks = [first, *(one for one in others if one.path == first.path)]
     missing = quantities({snapshot.types[one.at]: one.lack for one in lacks})
@@ -290,7 +295,7 @@ def _binding(
 _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FENCE})
 """The bindings that decide which pods may be victims at all.
 
-They are reported in preference to fragmentation.
+The report prefers these bindings to fragmentation.
 """
 
 
@@ -311,7 +316,7 @@ def _of_the_cure(
 
 
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
-    """Return the types that the cure would guarantee and that no queue from the leaf up to its fence guarantees now.
+    """Return the types that the cure would guarantee, and that no queue from the leaf up to its fence guarantees now.
 
     Return [] for a cure that raises no guarantee.
     """
@@ -326,7 +331,7 @@ def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
 
 
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
-    """Return the queue whose maximum keeps the claimant waiting, "" if there is none.
+    """Return the queue whose maximum is why the claimant waits, or "" if no maximum is.
 
     For a gang, a maximum counts as an obstacle only if raising it helps. A gang may evict pods of its own queue (J8).
     """
@@ -346,7 +351,7 @@ def _of_the_spared(refusal: Refusal) -> Binding:
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
-    """Return the planner's text, completed with the node that lacks the least."""
+    """Return the planner's text, with the node that lacks least added."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
     named = refusal.rule is Rule.MEMBER  # its text ends with the node

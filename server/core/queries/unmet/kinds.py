@@ -1,4 +1,4 @@
-"""The kinds of waiting asks: the equal single asks of a leaf are one kind, and each gang is a kind of its own (J1, J8)."""
+"""The kinds of waiting asks: all equal single asks of a leaf are one kind, and each gang is a kind (J1, J8)."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -10,13 +10,13 @@ from server.state.partition import Partition
 from server.state.snapshotting import GangDue
 
 ALIKE_MAX: Final = 32
-"""The largest number of asks of a group that are compared one by one in the fields that their class does not cover."""
+"""The largest number of asks of a group that are compared one by one, in the fields that their equivalence class does not cover."""
 
 
 class Kind(NamedTuple):
-    """The asks that are judged together: the first ask, the number of asks, and their gang, if they have one.
+    """The asks that are judged together: the first ask, the number of asks, and their gang if they are members of a gang.
 
-    Single asks of one kind are all equal, so only the first is judged.
+    Single asks of one kind are all equal, so only the first ask is judged.
     """
 
     first: Ask
@@ -51,7 +51,8 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 def _together(known: Kind, kind: Kind) -> Kind:
     """Return two kinds with equal keys as one kind.
 
-    The numbers of single asks are added up. The numbers of a gang are not, because each of them already includes all members.
+    The numbers of single asks are added up. The numbers of a gang are not added up, because each number already includes all
+    members.
     """
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.job is not None else known.number + kind.number
@@ -69,8 +70,8 @@ def _of_group(group: Group | Gang, promised: dict[str, GangDue]) -> Iterator[Kin
 def _alike(group: Group | Gang) -> Iterator[tuple[Ask, int]]:
     """Yield asks that represent a group, each with the number of asks that it represents.
 
-    A gang is represented by its first member. In other groups, each of the first asks represents itself. These asks may differ
-    in fields that their class does not cover. The last of them represents all further asks.
+    A gang is represented by its first member. In other groups, each of the first ALIKE_MAX asks represents itself, because
+    these asks may differ in fields that their class does not cover. The last of these asks also represents all further asks.
     """
     if isinstance(group, Gang):
         if group.members:

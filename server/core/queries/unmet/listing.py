@@ -17,7 +17,7 @@ from server.state.partition import Partition
 
 
 def listing(partition: Partition, snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with policy `job` on. If it is on already, return the given snapshot."""
+    """Return the snapshot with policy `job` on. If the policy is on already, return the given snapshot."""
     settings = snapshot.settings
     if settings.lists(JOB):
         return snapshot
@@ -37,8 +37,8 @@ def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
 def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmUse]:
     """Return two amounts of firm pods for each queue.
 
-    The first is the amount that firm pods of the queue hold when all ordered evictions are done. The second is the first amount
-    plus the requests of the waiting firm asks.
+    The first amount is what firm pods of the queue hold once all ordered evictions are done. The second amount also includes
+    the requests of the waiting firm asks.
     """
     held: dict[str, Amounts] = {path: partition.types.zeros() for path in partition.queues}
     waiting = {path: partition.types.zeros() for path in partition.queues}
@@ -55,7 +55,7 @@ def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmU
 
 
 def _is_counted(ask: Ask) -> bool:
-    """Return whether the ask is placed, or a decision keeps capacity for it that does not give way to claims."""
+    """Return whether the ask is placed, or has a pledge of a decision that does not give way to claims."""
     return ask.node is not None or (ask.pledge is not None and not ask.pledge.reserves)
 
 

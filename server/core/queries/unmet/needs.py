@@ -39,16 +39,16 @@ class Limited(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """The instant from which a policy may plan for an ask, and whether a back-off after a refusal sets that instant."""
+    """The instant from which a policy may plan for an ask, and whether the back-off after a refusal sets that instant."""
 
     due_ms: int
     backs_off: bool
 
 
 class Need(NamedTuple):
-    """The equal asks of one leaf, or a gang: the first ask, the number of asks, and facts about these asks from the state.
+    """The equal asks of one leaf, or a gang, with facts from the state: the first ask, the number of asks, and why they wait.
 
-    ``claimant`` has to get capacity: the first ask, or the gang as a whole (J8). ``decision`` is the decision that frees
+    ``claimant`` is the first ask, or the gang as a whole (J8), and has to get capacity. ``decision`` is the decision that frees
     capacity for the first ask. ``waits`` has, for each policy, the instant from which the policy may plan for that ask. The
     instants differ, because some policies have no delay (J3, W6, I5). ``code`` says why the ask waits.
     """
@@ -66,17 +66,17 @@ class Need(NamedTuple):
 
     @property
     def job(self) -> WaitingGang | None:
-        """Return the gang that is judged as a whole. Return None for a single ask."""
+        """Return the gang that is judged as a whole. Return None for single asks."""
         return self.claimant if isinstance(self.claimant, WaitingGang) else None
 
     @property
     def job_key(self) -> str:
-        """Return the gang's name, "" for a single ask."""
+        """Return the gang's name, or "" for single asks."""
         return "" if self.job is None else self.job.key
 
 
 class Unmet(NamedTuple):
-    """A queue below its entitlement: the types that it lacks, the first KINDS_MAX kinds of its waiting asks, and the number of other kinds."""
+    """A queue below its entitlement: the types that it lacks, the first kinds of its waiting asks, and the number of other kinds."""
 
     queue: str
     types: tuple[UnmetType, ...]
@@ -98,7 +98,10 @@ class Needs(NamedTuple):
 
 
 def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
-    """Return the unmet queues of a partition, the worst first. If ``queue`` is not "", return only this queue and the queues below it."""
+    """Return the facts about the queues of a partition that are below their entitlement, the worst queue first.
+
+    If ``queue`` is not "", return only this queue and the queues below it.
+    """
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshotting.take(partition, now)), queue)
     groups = _groups(state, partition, short)
@@ -123,7 +126,7 @@ def _ends(held: Pledge) -> int:
 
 
 def _worst_first(one: Unmet) -> tuple[Fraction, str]:
-    """Return a sort key: queues that lack the largest part of their entitlement first, then by path."""
+    """Return a sort key: first the queues that lack the largest part of their entitlement, then by path."""
     lacking = max(Fraction(each.missing, each.entitled) for each in one.types)
     return -lacking, one.queue
 
@@ -147,7 +150,7 @@ def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
 
 
 class _Found(NamedTuple):
-    """The asks that are judged together, and the reasons why they wait according to the state."""
+    """The asks of one kind, and the reasons for waiting that the state has for them."""
 
     kind: Kind
     code: Code
@@ -190,7 +193,7 @@ def _of_kind(partition: Partition, obstacles: Obstacles, kind: Kind) -> _Found:
 
 
 def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
-    """Return the amounts that a limit of a user or group lacks for all asks of a kind that are placed together."""
+    """Return the amounts that a limit of a user or group lacks for all asks of one kind together."""
     names = partition.types.names
     wanted = added(one.ask_class.demand for one in kind.members)
     lacks = {
@@ -201,7 +204,7 @@ def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
 
 
 def _needs(snapshot: Snapshot, groups: list[_Found]) -> Iterator[Need]:
-    """Yield a need for each ask and gang, with facts from the snapshot, in the order in which they were found."""
+    """Yield a need for each kind of asks, with facts from the snapshot, in the order in which the kinds were found."""
     singles, whole = iter(snapshot.claims), iter(snapshot.jobs)
     for one in groups:
         yield _need(one, next(singles), None if one.kind.job is None else next(whole))

@@ -21,7 +21,7 @@ from server.snapshot.queues import FrozenAmounts
 from server.snapshot.snapshot import Snapshot
 
 QUEUES_TRIED_MAX: Final = 8
-"""The largest number of queues that are tried for one kind of change. Queues with the most candidates are tried first."""
+"""The largest number of queues that are tried for one kind of change. The queues with the most candidates are tried first."""
 ROUNDS_MAX: Final = 16
 """The largest number of steps of the search for the largest guarantee that still helps."""
 
@@ -30,14 +30,14 @@ UNITS: Final[Mapping[str, int]] = {
     "memory": 1 << 30,
     "ephemeral-storage": 1 << 30,
 }
-"""The units to which amounts of these types are rounded up, in partitions that have at least one unit."""
+"""The units to which amounts of these types are rounded up, if the partition has at least one unit of the type."""
 
 Lacks = dict[str, dict[int, int]]
-"""The missing amounts by queue and type index."""
+"""The amounts that are missing, by queue and type index."""
 
 
 def spared_leaves(refusal: Refusal, *rules: Rule) -> list[str]:
-    """Return the leaves whose candidates these rules protected, those with the most candidates first."""
+    """Return the leaves whose candidates the rules of the refusal protected, the leaf with the most candidates first."""
     found = sorted((-one.count, one.leaf) for one in refusal.spared if one.rule in rules)
     return list(dict.fromkeys(leaf for _, leaf in found))
 
@@ -79,7 +79,7 @@ def _least_headroom(
 ) -> dict[int, int]:
     """Return the smallest raise of a maximum that helps.
 
-    The raise is less than the lacking amount if victims below the maximum free a part of it (G9).
+    The raise is less than the lacking amount if victims in queues below the maximum free a part of that amount (G9).
     """
 
     def helps(more: dict[int, int]) -> bool:
@@ -91,7 +91,10 @@ def _least_headroom(
 def _least_of_each(
     enough: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return amounts by type that help, and that would not help if any one of them were lowered. ``enough`` must help."""
+    """Return the smallest amounts by type for which ``helps`` returns True: a smaller amount of any one type would not help.
+
+    ``helps`` must return True for ``enough``.
+    """
     found = dict(enough)
     for index, most in enough.items():
 
@@ -106,7 +109,7 @@ def _least_of_each(
 def _rounded(
     snapshot: Snapshot, amounts: dict[int, int], helps: Callable[[dict[int, int]], bool]
 ) -> dict[int, int]:
-    """Return the amounts rounded up to whole cores and GiB if the rounded amounts help as well, else the exact amounts."""
+    """Return the amounts rounded up to whole cores and GiB if the rounded amounts also help, else the exact amounts."""
     found = dict(amounts)
     for at, amount in amounts.items():
         unit = UNITS.get(snapshot.types[at], 1)
@@ -116,7 +119,7 @@ def _rounded(
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising the guarantee of a queue on the claimant's path, if one queue's guarantee alone stops the claim."""
+    """Yield the cure of raising the guarantee of a queue on the claimant's path, if only this guarantee stops the claim."""
     short = _SHORT.get(refusal.rule)
     more = {} if short is None else short(planner.snapshot, need, refusal)
     if len(more) == 1:
@@ -127,10 +130,10 @@ def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cu
 def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of raising the leaf's guarantee (G2).
 
-    The leaf itself then decides whether its asks may claim a type.
+    With this guarantee, the leaf itself decides whether its asks may claim a type.
 
-    This helps in three cases. The queue that decides for the type already has its share, or no queue decides for the type, or
-    pods inside the deciding queue hold the type.
+    This change helps in three cases: the queue that decides for the type already has its share, no queue decides for the type,
+    or pods inside the deciding queue hold the type.
     """
     if refusal.rule not in {Rule.OVER_GUARANTEE, Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return
@@ -153,7 +156,7 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
 def _raised(
     planner: Planner, need: Need, path: str, lack: dict[int, int], *, least_of: bool
 ) -> Iterator[Cure]:
-    """Yield the cure of raising a guarantee on the ask's path by the lacking amounts, if that helps and can be applied.
+    """Yield the cure of raising a guarantee on the ask's path by the lacking amounts, if the change helps and can be applied.
 
     With ``least_of``, the guarantee is raised by the smallest amounts that help.
     """
@@ -175,7 +178,7 @@ def _raised(
 
 
 def _within(snapshot: Snapshot, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Return the amounts without the types in which no valid configuration has the raised guarantee."""
+    """Return the amounts without the types in which the raised guarantee would not be valid in any configuration."""
     return {
         at: more
         for at, more in lack.items()
@@ -189,7 +192,7 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return, by queue, by how much each met guarantee would have to be raised so that the queue may claim again (G2).
+    """Return, for each queue with a met guarantee, the amounts that must be added before the queue may claim again (G2).
 
     A queue whose guarantee of a type is met decides that its asks may not claim the type. The amounts that the
     ancestors of that queue lack do not matter.
@@ -206,7 +209,7 @@ def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
-    """Return, for each queue on the path, by how much its guarantee would have to grow for the firm pods of the claimant.
+    """Return, for each queue on the path, the amounts by which its guarantee must be raised to cover the claimant's firm pods.
 
     Firm pods may use only guaranteed amounts (J4).
     """
@@ -221,9 +224,11 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 
 
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return the amounts by which the guarantee of a gang's queue is too small. Return {} unless exactly one queue decides.
+    """Return the amounts by which the guarantee of a gang's queue is too small.
 
-    Pods of other queues are evicted for a gang only until its queue has its guarantee (J7).
+    Return {} unless exactly one queue decides for the gang.
+
+    Pods of other queues are evicted for a gang only until the gang's queue has its guarantee (J7).
     """
     paths = {level.queue for level in refusal.levels}
     if len(paths) != 1:
@@ -269,9 +274,9 @@ def _helps_without(planner: Planner, need: Need, paths: list[str]) -> bool:
 
 
 def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
-    """Return the queues with a guarantee that do not contain the ask.
+    """Return the queues that have a guarantee and do not contain the ask.
 
-    The queues that protect the most candidates come first. The others follow in the order of their paths.
+    The queues that protect the most candidates come first. The other queues follow in the order of their paths.
     """
     leaves = spared_leaves(refusal, Rule.NOT_OVER_GUARANTEE, Rule.BELOW_GUARANTEE)
     first = [one.path for leaf in leaves for one in snapshot.path_up(leaf)]
@@ -283,7 +288,7 @@ def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
 
 
 def _size(snapshot: Snapshot, found: Cure) -> Fraction:
-    """Return the size of a cure that changes amounts: its largest amount, as a share of the partition's capacity."""
+    """Return the size of a cure that changes amounts: the largest changed amount, as a share of the partition's capacity."""
     pairs = (
         (amount, snapshot.capacity[snapshot.types.index(kind)])
         for kind, amount in found.amounts.items()
@@ -292,7 +297,7 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering the guarantee of a queue by the smallest amount that is found to help.
+    """Return the cure of lowering the guarantee of a queue by the smallest helpful amount that the search finds.
 
     Return None if lowering the guarantee does not help.
 
@@ -337,7 +342,10 @@ def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tu
 def _rounded_down(
     planner: Planner, need: Need, path: str, kept: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the lowered guarantee. The guarantee is lowered by whole cores and GiB if that helps as well, else by the exact amount."""
+    """Return the lowered guarantee.
+
+    The guarantee is lowered by whole cores and GiB if that also helps, else by the exact amounts.
+    """
     snapshot, before = planner.snapshot, planner.snapshot.queues[path].guaranteed
 
     def left(less: dict[int, int]) -> tuple[int, ...]:
@@ -351,10 +359,12 @@ def _rounded_down(
 
 
 def _kept_for_a_gang(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
-    """Return the largest guarantee with which the gang still gets capacity. A guarantee of zero must help for this.
+    """Return the largest guarantee with which the gang still gets capacity.
 
-    This guarantee cannot be read from the victims of one plan. With each guarantee that is tried, the members may get other
-    nodes, so that a plan may have no victims.
+    The caller must have found that a guarantee of zero helps.
+
+    This guarantee cannot be computed from the victims of one plan. With each guarantee that is tried, the members may get other
+    nodes, and a plan may have no victims in the queue.
     """
     before = planner.snapshot.queues[path].guaranteed
 
@@ -377,10 +387,12 @@ def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
 
 
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the largest guarantee with which the planner is found to have a plan. The search goes upwards from ``kept``.
+    """Return the largest guarantee for which the search finds that the planner has a plan.
 
-    While a guarantee that is one unit larger still gives a plan, the search continues from the amount that the queue has after
-    that plan's victims.
+    The search goes upwards from ``kept``.
+
+    The planner may still have a plan for a guarantee that is one unit larger. The search then continues from the amount that
+    the queue has after the eviction of that plan's victims.
     """
     before = planner.snapshot.queues[path].guaranteed
     for at, most in enumerate(before):

@@ -31,7 +31,10 @@ class Prepared:
         self.over_promised = over_promised(found.snapshot)
 
     def queues(self) -> Iterator[UnmetQueue]:
-        """Yield the unmet queues, each judged when the caller requests it. Asks below several unmet queues are judged once."""
+        """Yield the unmet queues, each judged when the caller requests it.
+
+        The kinds of asks below several unmet queues are judged only once.
+        """
         types = frozenset(self.over_promised)
         for one in self._found.queues[:QUEUES_MAX]:
             asks = tuple(self._judge(need, types) for need in one.needs)
@@ -55,7 +58,7 @@ class Prepared:
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
         """Return the answer for the asks.
 
-        If its cure raises a maximum, a note says until when a reservation may take the new headroom.
+        If the cure of the asks raises a maximum, a note says until when a reservation may use the new headroom.
         """
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
@@ -97,7 +100,7 @@ def over_promised(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _owed(trial: Trial, children: dict[str, list[str]], path: str) -> Counter[int]:
-    """Return the entitlement of a queue: its own amount, or the sum of the entitlements below it if that is larger."""
+    """Return the entitlement of a queue: its own amount, or the sum of the entitlements of its children if that sum is larger."""
     below: Counter[int] = Counter()
     for child in children.get(path, []):
         below.update(_owed(trial, children, child))
