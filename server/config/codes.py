@@ -43,7 +43,10 @@ CODES: Final = (
 
 
 def unknown(code: str, known: Sequence[str] = CODES) -> str:
-    """Return a message that the code does not exist, with the most similar existing code. Return "" if the code exists."""
+    """Return a message that says that the code does not exist, and names the most similar existing code.
+
+    Return "" if the code exists.
+    """
     if code in known:
         return ""
     close = get_close_matches(code.lower(), known, n=1)

@@ -1,4 +1,4 @@
-"""The messages about a text of the wrong shape. They say the errors of pydantic in words that the text's author knows."""
+"""The messages about a text of the wrong shape: the errors of pydantic in the words of `queues.yaml`."""
 
 from collections.abc import Container, Iterator
 from difflib import get_close_matches
@@ -21,7 +21,10 @@ _MESSAGES: Final = {
 
 
 def complain(fault: ValidationError, reporter: Reporter, left_out: Container[Path] = ()) -> None:
-    """Report every error of a validation at its path. A missing value is no error if `partial` left it out because of another fault."""
+    """Report every error of a validation at its path.
+
+    A missing value is no error if `partial` removed the value because of another fault.
+    """
     for error in fault.errors(include_url=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
         if reporter.original(path) not in left_out:
@@ -46,7 +49,7 @@ def _message(error: ErrorDetails, path: Path) -> str:
 def _unknown_key(path: Path) -> str:
     """Return a message that names the unknown key.
 
-    It also names the key that was probably meant, or the place where the key belongs.
+    The message also names the key that was probably meant, or the section in which the key belongs.
     """
     key = str(path[-1])
     known = _keys(_section(path[:-1]))

@@ -27,7 +27,7 @@ from server.model.spelling import (
 
 Kind = Literal["added", "removed", "changed"]
 Facts = Mapping[str, str]
-"""The facts of one subject as text, by field."""
+"""The values of the fields of one queue, template or partition, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Change:
 def diff(old: Configuration, new: Configuration) -> list[Change]:
     """Return all changes, sorted.
 
-    Partitions are sorted by name. In a partition, its settings come first, then its queues by path. In each of them, fields are
-    sorted by name.
+    Partitions are sorted by name. The settings of a partition come before its queues, which are sorted by path. The fields of a
+    queue or partition are sorted by name.
     """
     before = {partition.name: partition for partition in old.partitions}
     after = {partition.name: partition for partition in new.partitions}
@@ -141,7 +141,7 @@ def _queues(queue: QueueSpec, path: str) -> Iterator[tuple[str, QueueSpec]]:
 
 
 def _facts(queue: QueueSpec) -> dict[str, str]:
-    """Return all facts of one queue, without the queues below it."""
+    """Return the values of all fields of one queue, without the queues below it."""
     return {
         "kind": "parent" if queue.parent else "leaf",
         "weight": str(queue.weight),

@@ -1,8 +1,8 @@
 """The reader of YAML text, which returns plain values with the line of each value. A text that exceeds one of the limits is refused.
 
-Scalars stay as they were written (`Written`). Thus ``1_000``, ``0x10`` or ``1e3`` reach the check of their field, and are not
-converted silently. Only null and the truth values of YAML 1.1 (`true`, `false`, `yes`, `no`, `on`, `off`) are converted.
-Anchors, aliases and merge keys work.
+Scalars stay as they were written (`Written`). Thus the check of a field sees texts such as ``1_000``, ``0x10`` or ``1e3``, and
+nothing converts them silently. Only null and the truth values of YAML 1.1 (`true`, `false`, `yes`, `no`, `on`, `off`) are
+converted. Anchors, aliases and merge keys are supported.
 """
 
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ import yaml
 from server.config.problems import Path, Reporter
 
 TEXT_MAX: Final = 4 << 20
-"""The largest number of characters of one text. A ConfigMap holds 1 MiB, a gRPC message 4 MiB."""
+"""The largest number of characters of one text. For comparison, a ConfigMap holds 1 MiB, and a gRPC message 4 MiB."""
 DEPTH_MAX: Final = 100
-"""The largest depth of nested mappings and lists. A queue takes two levels."""
+"""The largest depth of nested mappings and lists. A queue with its list of queues takes two levels."""
 VALUES_MAX: Final = 300_000
 """The largest number of keys and values of one text. The keys and values of an alias count each time that the alias is used."""
 
@@ -50,11 +50,11 @@ class Read(NamedTuple):
 
 
 def read(text: str, reporter: Reporter) -> Read | None:
-    """Return the value of a text, and note its lines in the reporter.
+    """Return the value of a text, and record the lines of its values in the reporter.
 
     If the text is empty, is not valid YAML or exceeds a limit, report an error and return None.
 
-    If a key is written twice, the first one counts. The reporter gets an error, and a note of the value that was left out.
+    If a key is written twice, its first value is used. The reporter gets an error, and the path of the value that was left out.
     """
     if len(text) > TEXT_MAX:
         reporter.error((), f"the text has {len(text)} characters, allowed are {TEXT_MAX}", 1)
@@ -81,7 +81,7 @@ def read(text: str, reporter: Reporter) -> Read | None:
 
 
 def _check_depth(text: str) -> None:
-    """Check the depth of a text by its parse events, before the nodes are made, because making nodes is recursive."""
+    """Check the depth of a text by its parse events. The check comes before nodes are made, because making nodes is recursive."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -197,7 +197,10 @@ class _Builder:
         return own
 
     def _merge(self, node: yaml.Node, path: Path) -> dict[str, object]:
-        """Return the keys and values that `<<` merges in. If several mappings have one key, the first mapping counts."""
+        """Return the keys and values that `<<` adds to a mapping.
+
+        If several merged mappings have the same key, the value in the first mapping is used.
+        """
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         merged: dict[str, object] = {}
         for part in parts:
@@ -210,7 +213,7 @@ class _Builder:
         return merged
 
     def _flaw(self, node: yaml.Node, path: Path, message: str, key: str) -> None:
-        """Report what is wrong with a key of a mapping, and note that its value is left out."""
+        """Report a fault of a key of a mapping, and record that the key's value is left out."""
         named = (*path, key) if (*path, key) in self.lines else path
         self.flaws.append((named, _line(node), message))
         self.left_out.add((*path, key))

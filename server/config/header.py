@@ -14,7 +14,10 @@ def header(base: Base) -> str:
 
 
 def without_header(text: str) -> tuple[Base, str]:
-    """Return the revision that the first line names, and the text below it. Without such a line, return an empty base and the whole text."""
+    """Return the revision that the first line names, and the text below it.
+
+    If there is no such line, return an empty base and the whole text.
+    """
     found = _HEADER.match(text)
     if found is None or (found.end() < len(text) and not found[0].endswith("\n")):
         return ANY_BASE, text

@@ -9,7 +9,7 @@ from server.model.spelling import quantity_text
 
 
 def check(root: Draft, reporter: Reporter) -> None:
-    """Report every number in the tree that contradicts another."""
+    """Report every number in the tree that contradicts a number of another queue."""
     _check_sums(root, reporter)
     _check_maximum(root, {}, reporter)
     for draft in root.walk():
@@ -31,9 +31,9 @@ def _check_own(
 
 
 def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Reporter) -> None:
-    """Check type by type that a max is at most the nearest max above it. Do this for all queues below the queue as well.
+    """Check type by type that the max of a queue is at most the nearest max above the queue. Also check all queues below.
 
-    ``above`` is changed during the check and restored at its end.
+    ``above`` has the nearest max above the queue. ``above`` is changed during the check, and restored at the end.
     """
     outer = {kind: above[kind] for kind in draft.maximum if kind in above}
     for kind, amount in draft.maximum.items():
@@ -53,7 +53,7 @@ def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Re
 def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
     """Check the guarantees below a queue.
 
-    Return the least amounts that the queues above must guarantee, by type: the queue's own guarantee, or else the sum of its
+    Return the smallest amounts that the queues above must guarantee, by type: the queue's own guarantee, or else the sum of its
     children's guarantees.
     """
     sums: dict[str, int] = {}
@@ -75,7 +75,7 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
 
 
 def _check_applications(draft: Draft, reporter: Reporter) -> None:
-    """Check that each child of a queue with a limit of applications has a limit too.
+    """Check that each child of a queue with a limit of applications also has such a limit.
 
     The child's limit must be at most its parent's.
     """

@@ -1,4 +1,4 @@
-"""`limits`: the bounds of users and groups in a queue, and how limits on one path fit together."""
+"""The limits of users and groups in a queue (`limits`), and the check that the limits on one path are consistent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ LOWER = "lower it, or raise the other one"
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The bound of one name at a queue: for each type, the limit of the nearest queue on the path that limits the name in that type.
+    """The limits of one user or group at a queue: for each type, the limit of the nearest queue that limits the type.
 
-    ``owner`` is the lowest queue on the path that limits the name.
+    ``owner`` is the lowest queue on the path with a limit of the user or group.
     """
 
     resources: Mapping[str, int]
@@ -27,7 +27,7 @@ class _Bound:
 
 @dataclass(slots=True)
 class _Names:
-    """The names of one kind (users or groups) that a queue's limits have used so far."""
+    """The names of users, or of groups, in the limits of a queue that were read so far."""
 
     kind: str
     seen: set[str] = field(default_factory=set)
@@ -39,7 +39,7 @@ Bounds = dict[tuple[str, str], _Bound]
 def apply(root: Draft, partition: shape.Partition, where: Path, reporter: Reporter) -> None:
     """Read the limits of every queue into its draft, and report problems.
 
-    The partition's own limits, if there are any, apply to the root queue in place of the root's.
+    If the partition itself has limits, they replace the limits of the root queue.
     """
     entries, entries_where = root.shape.limits, (*root.where, "limits")
     if partition.limits:
@@ -107,7 +107,7 @@ def _check_entry(
 def _check_queue(
     draft: Draft, entry: shape.Limit, resources: Mapping[str, int], at: Path, reporter: Reporter
 ) -> None:
-    """Report a limit that exceeds what the queue itself may use."""
+    """Report a limit that exceeds the amounts or the applications that the queue itself may have."""
     for kind, amount in resources.items():
         if amount > draft.maximum.get(kind, amount):
             message = f"{_text(kind, amount)} is more than the queue's max of {_text(kind, draft.maximum[kind])}"
@@ -121,7 +121,8 @@ def _check_queue(
 def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
     """Check that a queue's limit of a name is at most the limit of the name, or of `*`, in the queues above.
 
-    ``above`` is restored afterwards. Copies for all queues would have as many entries as there are queues times names.
+    ``above`` is restored afterwards. A separate copy for each queue would need too much memory: as many entries as the product
+    of queues and names.
     """
     own: Bounds = {}
     for number, entry in enumerate(draft.limits):

@@ -24,11 +24,11 @@ from server.model.spelling import duration_text, quantity_text
 SECONDS_SUSPICIOUS: Final = 60
 """The number of seconds below which a quota delay under `resources` was probably meant in minutes.
 
-Published examples write 5 for minutes.
+In published examples, a value of 5 means five minutes.
 """
 EXPIRY_MS_SAFE: Final = 60_000
 RESERVATION_MS_USEFUL: Final = 30_000
-"""The shortest safe expiry, which is 30 s more than Kubernetes' usual grace period of 30 s.
+"""The shortest safe expiry of a decision, which is 30 s more than Kubernetes' usual grace period of 30 s.
 
 The second constant is the shortest useful timeout of a reservation.
 """
@@ -37,7 +37,7 @@ OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
 
 
 Warned = tuple[Path, str, str, str]
-"""A warning about the section `preemption`: the path below it, the code, the message and the consequence."""
+"""A warning about the section `preemption`: the path inside the section, the code, the message and the consequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,10 @@ def _structure(draft: Draft, reporter: Reporter) -> None:
 
 
 def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
-    """Warn of a queue whose children all guarantee a type, but in sum less than the queue does. Then no child can claim the rest (G2)."""
+    """Warn of a queue whose children all guarantee a type, but together less of the type than the queue.
+
+    No child can claim the difference (G2).
+    """
     for kind, amount in draft.guaranteed.items():
         parts = [child.guaranteed.get(kind, 0) for child in draft.children]
         if parts and all(parts) and sum(parts) < amount:
@@ -124,7 +127,7 @@ def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
 
 
 def _quota_delay(draft: Draft, settings: PreemptionSettings, reporter: Reporter) -> None:
-    """Warn about `quota.preemption.delay` and the other settings that it needs to have an effect."""
+    """Warn about `quota.preemption.delay`, and about settings without which this delay has no effect."""
     delay = draft.properties.quota_delay_ms
     if delay > 0:
         _tight_quota(draft, reporter)
@@ -257,7 +260,7 @@ def _filters(rule: PlacementRule, at: Path, reporter: Reporter) -> None:
 
 
 def _reservations(checked: Checked, reporter: Reporter) -> None:
-    """Warn of a timeout that never has an effect, and of one that is too short for a reservation to be of use."""
+    """Warn of a timeout of reservations that never has an effect, and of a timeout that is too short for a useful reservation."""
     written = checked.written.reservations
     if "timeout" not in written.model_fields_set:
         return
@@ -361,7 +364,7 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about the factor of natural termination (P9): the share of the excess that a round evicts at most."""
+    """Yield warnings about the factor of natural termination: the largest share of the excess that a round may evict (P9)."""
     where, share = ("pace", "naturaltermination"), settings.natural_permyriad
     if share == PERMYRIAD:
         yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"
@@ -371,7 +374,7 @@ def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about orders of victims for policies that are switched off (V2)."""
+    """Yield warnings about orders of victims for policies that are turned off (V2)."""
     kinds = (settings.entitlement, settings.shadow.get("entitlement"))
     idle = (
         ("quota", settings.order_quota and not settings.quota_enabled, "quotas are not enforced"),
@@ -395,7 +398,7 @@ def _order_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 def _shadow_warnings(
     written: shape.LivePreemption, settings: PreemptionSettings
 ) -> Iterator[Warned]:
-    """Yield warnings about a shadow that decides as the live side does, and about keys without effect in a shadow (docs/shadow.md)."""
+    """Yield warnings about a shadow with the live settings, and about keys without effect in a shadow (docs/shadow.md)."""
     if written.shadow is None:
         return
     for path, name in FIELDS.items():
@@ -407,13 +410,13 @@ def _shadow_warnings(
 
 
 def _lists(settings: PreemptionSettings, policy: PolicyFacts) -> bool:
-    """Return whether the settings in force or those of the shadow list the policy."""
+    """Return whether the settings in force or the settings of the shadow list the policy."""
     shadow = settings.shadow.get("policies", ())
     return settings.lists(policy) or (isinstance(shadow, tuple) and policy.name in shadow)
 
 
 def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield a warning if single asks need a label to preempt, because each counts as a gang of one for every policy (J3)."""
+    """Yield a warning if single asks need a label to preempt, because each counts as a gang of one member (J3)."""
     others = [name for name in settings.policies if facts(name).scope in OF_SINGLE_ASKS]
     if settings.job_default_trigger or not settings.lists(JOB) or not others:
         return
@@ -426,7 +429,10 @@ def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about settings for the eviction of firm pods (G11). Seed 001 has no firm pods and would evict them."""
+    """Yield warnings about settings for the eviction of firm pods (G11).
+
+    The original rules of required-node preemption (seed 001) have no firm pods, and thus evict every such pod.
+    """
     listed = settings.lists(JOB)
     if settings.firm_break:
         effect = "a DaemonSet pod may preempt pods that are marked as never preemptible"

@@ -1,6 +1,7 @@
 """The names in a configuration: queues, partitions, users, groups, access lists and name patterns.
 
-Functions that return a name, list or pattern raise ValueError for an invalid text. The message is for the file's author.
+Functions that return a name, list or pattern raise ValueError for an invalid text. The message of the error is for the file's
+author.
 """
 
 import re
@@ -79,9 +80,9 @@ def group_or_wildcard(written: str) -> str:
 
 
 def acl(written: str) -> Acl:
-    """Return the access list that a text means. The text is `users groups`: two fields separated by a space, each a list with commas.
+    """Return the access list of a text. The text is `users groups`: two fields separated by a space, each a list with commas.
 
-    A text with a leading space has groups only. `*` means all users, an empty text no users.
+    A text with a leading space has groups only. `*` stands for all users, and an empty text for no users.
     """
     fields = written.split()
     if written[:1].isspace() and fields:

@@ -1,4 +1,7 @@
-"""The part of a text that passes the schema check (`server.config.shape`). This part is checked further, so that a fault in one place does not hide faults in others."""
+"""The part of a text that passes the schema check (`server.config.shape`).
+
+Further checks use this part, so that one fault does not hide other faults.
+"""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -11,21 +14,24 @@ from server.config.complaints import complain
 from server.config.problems import PROBLEMS_MAX, Path, Reporter
 
 ROUNDS_MAX: Final = 8
-"""The largest number of attempts to leave out faulty values. If a key is missing because one attempt left it out, another one follows."""
+"""The largest number of attempts to leave out faulty values.
+
+If a required key is missing because an attempt left it out, another attempt follows.
+"""
 _WHOLE: Final = ("limits", "preemption")
 """The sections whose entries are compared with each other. If one entry has a fault, the whole section is left out."""
 _BESIDE_TREE: Final = frozenset(
     {"resources", "properties", "childtemplate", "weight", "maxapplications", "submitacl"}
     | {"adminacl", "limits"}
 )
-"""The keys of a queue that determine neither its name nor the queues below it."""
+"""The keys of a queue that have no influence on its name and on the queues below it."""
 _OF_QUEUE: Final = tuple(shape.Queue.model_fields)
 
 
 def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> shape.File | None:
-    """Return the file without the values of a wrong shape. Return None if nothing remains that can be checked after ROUNDS_MAX attempts.
+    """Return the file without the values of a wrong shape. Return None if no checkable part is found in ROUNDS_MAX attempts.
 
-    The reporter gets the faults, and the paths that were left out because of them.
+    The reporter gets the faults, and the paths that were left out because of these faults.
     """
     left_out = set(unusable)
     for attempt in range(ROUNDS_MAX):
@@ -49,7 +55,7 @@ def sound_part(value: object, unusable: Iterable[Path], reporter: Reporter) -> s
 def _fault_paths(fault: ValidationError) -> Iterable[Path]:
     """Yield the path to leave out for each error.
 
-    This is the path of the faulty value, or of the mapping that lacks a key.
+    The path is that of the faulty value, or of the mapping in which a key is missing.
     """
     for error in fault.errors(include_url=False, include_context=False, include_input=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")
@@ -79,7 +85,7 @@ def _meant(key: str | int) -> str | int:
 
 
 def _coarse(path: Path) -> Path:
-    """Return the path to leave out for a faulty value: its own, or that of a section that is valid only as a whole."""
+    """Return the path to leave out for a faulty value: the path of the value, or of a section that is valid only as a whole."""
     for place, part in enumerate(path):
         if part in _WHOLE:
             return path[: place + 1]

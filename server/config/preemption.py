@@ -51,7 +51,7 @@ OPPOSITE: Final = {
     ("job", "disableDefaultPreemptiable"),
     ("job", "disableDefaultTriggerPreemption"),
 }
-"""The keys whose value is the opposite of their field's value."""
+"""The keys whose value in the file is the opposite of the value of their field."""
 
 
 def settings(
@@ -135,11 +135,11 @@ def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Re
 def _proportional(
     read: PreemptionSettings, given: dict[str, Any], where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return the settings with the trigger that plain shares by weight need, and report a trigger that contradicts them.
+    """Return the settings with the trigger that plain shares by weight need. Report a trigger that contradicts these shares.
 
-    Claims for plain shares by weight (`demandcap: false`) must fit after the ask is counted (W2). For such claims the trigger
-    is set to `after`. `overshoot: last` needs that trigger too (W8). A trigger that contradicts it is reported, and not
-    changed.
+    Claims for plain shares by weight (`demandcap: false`) must fit after the ask is counted (W2). For such claims the trigger is
+    set to `after`. `overshoot: last` also needs the trigger `after` (W8). A trigger in the file that contradicts `overshoot:
+    last` is reported and not changed.
     """
     if not read.demand_cap and given.get("trigger") == "before":
         message = "'before' cannot be combined with proportion.demandcap false, which claims only what fits: 'after'"

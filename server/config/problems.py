@@ -1,4 +1,4 @@
-"""The problems of a configuration: what is wrong in it, or may surprise its author, with file, line and path."""
+"""The problems of a configuration: errors and warnings, with file, line and path."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,12 @@ Severity = Literal["error", "warning"]
 PROBLEMS_MAX: Final = 500
 """The largest number of problems that are reported for one text. Further problems are only counted."""
 COMPARISONS_MAX: Final = 5_000
-"""The largest number of queue names compared for similar names in one text. Above this number no name is suggested."""
+"""The largest number of queue names that are compared in the search for similar names in one text.
+
+Above this number no name is suggested.
+"""
 MESSAGE_MAX: Final = 600
-"""The largest number of characters of one message, because a message may quote a long text."""
+"""The largest number of characters of one message, which is limited because a message may quote a long text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +34,9 @@ class Problem:
     message: str
     consequence: str = ""
     code: str = ""
-    """The stable word of a warning, one of `codes.CODES`."""
+    """The stable code of a warning, from `codes.CODES`."""
     advice: str = ""
-    """The advice what to do about an error, if the message does not say it."""
+    """The advice on how to correct an error. The advice is empty if the message contains it."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.file else f"line {self.line}"
@@ -74,12 +77,12 @@ class Reporter:
     """The mappings and lists from which a value was left out."""
     comparisons_left: int = COMPARISONS_MAX
     kept: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)
-    """The original indexes of the entries that are checked, by the path of each list from which entries were left out."""
+    """The original indexes of the remaining entries, by the path of each list from which entries were left out."""
 
     def error(
         self, path: Path, message: str | Callable[[], str], line: int = 0, *, advice: str = ""
     ) -> None:
-        """Report why the text is refused, at this path. ``advice`` says what to do.
+        """Report an error at this path, because of which the text is refused. ``advice`` says what to do.
 
         A message that is costly to make is given as a function. The function is called only for a problem that is listed.
         """
@@ -93,7 +96,7 @@ class Reporter:
         self._add(Problem("error", self.file, line, where, told, advice=advice))
 
     def warning(self, path: Path, code: str, message: str, consequence: str) -> None:
-        """Report a warning on a text that is accepted. ``consequence`` says what its author should know.
+        """Report a warning on a text that is accepted. ``consequence`` says which effect of the text its author may not expect.
 
         If the partition silences ``code``, the warning goes to ``silenced`` instead.
         """
@@ -107,7 +110,10 @@ class Reporter:
             self._add(found)
 
     def line(self, path: Path) -> int:
-        """Return the line of a path, or of the longest beginning of it that is in the text."""
+        """Return the line of a path.
+
+        If the path is not in the text, return the line of the longest beginning of the path that is.
+        """
         path = self.original(path)
         for end in range(len(path), -1, -1):
             if (found := self.lines.get(path[:end])) is not None:
@@ -115,7 +121,7 @@ class Reporter:
         return 1
 
     def original(self, path: Path) -> Path:
-        """Return the path in the original text for a path in the part that is checked."""
+        """Return the path in the original text that corresponds to a path in the checked part (see `partial`)."""
         found: Path = ()
         for part in path:
             numbers = self.kept.get(found)
@@ -125,21 +131,21 @@ class Reporter:
     def lacks(self, path: Path) -> bool:
         """Return whether the mapping at this path has an entry that is not checked further, because it is faulty.
 
-        Entries deeper in the mapping do not count.
+        Only direct entries of the mapping count.
         """
         where = self.original(path)
         return where in self.incomplete
 
     def leave_out(self, paths: Iterable[Path]) -> None:
-        """Note paths of the text that are not checked further."""
+        """Record paths of the text that are not checked further."""
         for path in paths:
             self.left_out.add(path)
             self.incomplete.add(path[:-1])
 
     def may_compare(self, names: int) -> bool:
-        """Return whether a similar name among this many names may still be searched.
+        """Return whether the limit still allows a search for a similar name among this many names.
 
-        Each answer of True counts against `COMPARISONS_MAX`.
+        If the result is True, the names count towards `COMPARISONS_MAX`.
         """
         if names > self.comparisons_left:
             return False
@@ -147,9 +153,9 @@ class Reporter:
         return True
 
     def result(self) -> list[Problem]:
-        """Return the problems that are kept, in the order of their lines, errors first within a line.
+        """Return the stored problems in the order of their lines. Within a line, errors come first.
 
-        If others were only counted, the last entry says how many.
+        If further problems were only counted, the last entry has their number.
         """
         ordered = sorted(self.problems, key=lambda problem: (problem.line, problem.severity))
         if self.unsaid:

@@ -1,7 +1,7 @@
-"""`properties` of queues and child templates: each name, its values, and what children inherit.
+"""The `properties` of queues and child templates: their names, their values, and the values that children inherit.
 
 `priority.policy`, `priority.offset` and `preemption.delay` are not inherited. The delay has an effect on leaves only (G1). Of
-`preemption.policy` only `disabled` is inherited. Everything else is inherited, and a queue's own value takes precedence.
+`preemption.policy` only `disabled` is inherited. All other properties are inherited, and a queue's own value takes precedence.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ def _not_negative(written: str) -> int:
 
 
 def _preemption_delay(written: str) -> int:
-    """Return a delay in milliseconds. A text that is not a positive duration gives the default, as in YuniKorn.
+    """Return a delay in milliseconds. For a text that is not a positive duration, return the default, as in YuniKorn.
 
     `own_values` warns of such a text.
     """

@@ -1,7 +1,7 @@
-"""Quantities, durations, shares and weights as they are written in the file, read as exact whole numbers.
+"""The readers of quantities, durations, shares and weights. All readers return exact whole numbers.
 
-`server.model.spelling` writes these values. Every reader takes the text as written and raises ValueError with a message for the
-file's author.
+`server.model.spelling` turns these numbers into text again. Every reader takes the text as written and raises ValueError with a
+message for the file's author.
 """
 
 import re
@@ -125,7 +125,7 @@ def share_permyriad(written: str) -> int:
 
 
 def thousandths(written: str) -> int:
-    """Return a weight, perhaps with decimals (`1.5`), in exact thousandths."""
+    """Return a weight in exact thousandths. The weight may have decimals, such as `1.5`."""
     if written.startswith("-"):
         raise ValueError(f"the weight {written!r} is negative")
     if not _DECIMAL.fullmatch(written):
@@ -139,7 +139,7 @@ def thousandths(written: str) -> int:
 
 
 def whole(written: str, low: int, high: int) -> int:
-    """Return a whole number within bounds, in plain decimal digits."""
+    """Return a whole number from ``low`` to ``high``. The text must have plain decimal digits."""
     if not _WHOLE.fullmatch(written):
         raise ValueError(f"{written!r} is not a whole number in plain digits")
     number = int(written)

@@ -28,7 +28,9 @@ class Loaded(NamedTuple):
 
 
 def load(text: str, source: str = "") -> tuple[Configuration | None, list[Problem]]:
-    """Return the configuration of a text, and its problems. The configuration is None if a problem is an error. Never raises.
+    """Return the configuration of a text, and its problems.
+
+    The configuration is None if a problem is an error. This function raises no exceptions.
 
     ``source`` names the text in problems, such as the path of its file.
     """
@@ -36,7 +38,7 @@ def load(text: str, source: str = "") -> tuple[Configuration | None, list[Proble
 
 
 def examine(text: str, source: str = "") -> Loaded:
-    """Read a configuration like `load`, and return the silenced warnings, too."""
+    """Read a configuration as `load` does, and also return the silenced warnings."""
     reporter = Reporter(source)
     found = document.read(text, reporter)
     written = sound_part(found.value, found.unusable, reporter) if found else None
@@ -76,7 +78,7 @@ def _partitions(written: shape.File, reporter: Reporter) -> tuple[PartitionSpec,
 
 
 def _count(queues: Sequence[shape.Queue]) -> int:
-    """Return the number of queues, including all queues below others."""
+    """Return the number of queues on all levels."""
     return sum(1 + _count(queue.queues) for queue in queues)
 
 
@@ -102,7 +104,10 @@ def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.
 
 
 def _spec(checked: lint.Checked) -> PartitionSpec:
-    """Return the partition in the form that the core takes. Weights in the file replace the default weights."""
+    """Return the partition in the form that the core takes.
+
+    If the file has weights of resource types, they replace the default weights.
+    """
     name, sort = checked.written.name, checked.written.nodesortpolicy
     kept = checked.written.reservations
     weights = tuple(

@@ -1,8 +1,8 @@
-"""`placementrules`: the rules as model values, and checks of their fixed parts against the queues of the file.
+"""The placement rules (`placementrules`) as model values, and checks of their fixed parts against the queues of the file.
 
-A rule and its parent rules form a chain, which is read from the outermost parent on. As long as the rules are fixed,
-the queue is known. That queue has to exist as a leaf at the end of the chain, and as a parent everywhere else. The
-queue may be missing if the rule creates it.
+A rule and its parent rules form a chain, which is read from the outermost parent on. As long as each rule so far is of kind
+`fixed`, the queue is known. The queue at the end of the chain must be a leaf. Every other queue of the chain must be a parent. A
+queue may be missing if its rule creates it.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ def rules(
 ) -> tuple[PlacementRule, ...]:
     """Return the rules of a partition in the order of the file, and report problems.
 
-    If a fault left the names of the queues unknown, the rules are not compared with the queues.
+    If the names of the queues are unknown because of a fault, the rules are not compared with the queues.
     """
     queues = _by_path(root) if tree_is_known((*where, "queues"), reporter) else None
     read = []
@@ -46,7 +46,7 @@ def rules(
 
 
 def _by_path(root: Draft) -> Queues:
-    """Return the queues by path. If two queues have one path, the first queue counts."""
+    """Return the queues by path. If two queues have the same path, the result has the first of the two queues."""
     queues: dict[str, Draft] = {}
     for draft in root.walk():
         queues.setdefault(draft.path, draft)
@@ -104,7 +104,7 @@ def _is_qualified(value: str) -> bool:
 
 
 def _filter(written: shape.Filter, at: Path, reporter: Reporter) -> RuleFilter:
-    """Return a filter. Several entries are names. A single entry may be a regular expression."""
+    """Return a filter. A list of several entries has names only. A single entry may also be a regular expression."""
     users, user_pattern = _entries(written.users, (*at, "users"), reporter)
     groups, group_pattern = _entries(written.groups, (*at, "groups"), reporter)
     return RuleFilter(

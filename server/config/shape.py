@@ -1,7 +1,7 @@
 """The shape of `queues.yaml` as pydantic models: which keys exist where, and of which type (design 1.11).
 
-No model compares one key with another. The modules that turn shapes into model values do that. A key without a value counts as
-not written.
+The models check each key alone. The modules that turn shapes into model values compare keys with each other. A key without a
+value counts as not written.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ else:
 
 
 def _number(read: Callable[[str], int]) -> Callable[[object], int]:
-    """Return a validator that accepts unquoted numbers only, and reads them with ``read``."""
+    """Return a validator that accepts only unquoted numbers, and converts them with ``read``."""
 
     def check(value: object) -> int:
         if not isinstance(value, Written):
@@ -36,7 +36,7 @@ def _number(read: Callable[[str], int]) -> Callable[[object], int]:
 
 
 def _text(read: Callable[[str], Any]) -> Callable[[object], Any]:
-    """Return a validator that accepts text and numbers, and reads them as they are written with ``read``."""
+    """Return a validator that accepts text and numbers as written, and converts them with ``read``."""
 
     def check(value: object) -> object:
         if not isinstance(value, str):
@@ -101,7 +101,7 @@ NO_RESOURCES: Final = Resources.model_validate({})
 
 
 class Limit(Section):
-    """One entry of `limits`. `limit` is a description for people."""
+    """One entry of `limits`. The key `limit` is a description for readers of the file."""
 
     limit: Text = ""
     users: list[Annotated[str, BeforeValidator(_text(names.user_or_wildcard))]] = []
@@ -111,7 +111,7 @@ class Limit(Section):
 
 
 class Template(Section):
-    """`childtemplate` of a parent queue."""
+    """The section `childtemplate` of a parent queue."""
 
     maxapplications: Count = 0
     properties: dict[str, Text] = {}
@@ -153,7 +153,7 @@ class Rule(Section):
 
 
 class NodeSort(Section):
-    """`nodesortpolicy`."""
+    """The section `nodesortpolicy` of a partition."""
 
     type: Literal["fair", "binpacking"] = "fair"
     resourceweights: dict[TypeName, Thousandths] = {}
@@ -173,7 +173,7 @@ class Rounds(Section):
 
 
 class Pace(Section):
-    """`preemption.pace` (P5). A section without `perround` means 10 %."""
+    """`preemption.pace` (P5). If the section has no `perround`, the value is 10 %."""
 
     perround: Share = 1_000
     perqueue: Share = 0
@@ -236,7 +236,7 @@ class Preemption(Section):
 
 
 class LivePreemption(Preemption):
-    """The `preemption` section in force. Its `shadow` is evaluated beside it and never executed."""
+    """The `preemption` section in force. The settings in its `shadow` are evaluated, too, but their plans are not carried out."""
 
     shadow: Preemption | None = None
 

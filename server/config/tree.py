@@ -1,6 +1,8 @@
-"""The queues of one partition as drafts: names, structure, amounts and properties. They are still to be compared with each other.
+"""The queues of one partition as drafts: names, structure, amounts and properties.
 
-A draft knows its path in the file, so that later checks can name the line.
+Later checks compare the drafts with each other.
+
+A draft contains its path in the file, so that later checks can name the line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +39,7 @@ class Template:
     own: dict[str, Any]
 
     def below(self, properties: QueueProperties, owner: str) -> ChildTemplate:
-        """Return the settings with which a dynamic leaf starts below a queue with these properties.
+        """Return the template for dynamic leaves below a queue with these properties.
 
         ``owner`` is the queue that has the template.
         """
@@ -53,7 +55,7 @@ class Template:
 
 @dataclass(slots=True)
 class Draft:
-    """One queue of the file. ``own`` are the properties that it sets. ``properties`` are the effective ones."""
+    """One queue of the file. ``own`` are the properties that it sets. ``properties`` has the effective properties."""
 
     shape: shape.Queue
     where: Path
@@ -75,7 +77,7 @@ class Draft:
 
     @property
     def quota_delay_where(self) -> Path:
-        """The path at which this queue writes its quota delay."""
+        """The path of this queue's quota delay in the file."""
         section = "properties" if QUOTA_DELAY in self.shape.properties else "resources"
         return (*self.where, section, QUOTA_DELAY)
 
@@ -202,7 +204,7 @@ def _named(own: Mapping[str, Any]) -> frozenset[str]:
 def _own(
     written: Mapping[str, str], sizes: shape.Resources, where: Path, reporter: Reporter
 ) -> dict[str, Any]:
-    """Return the properties that a queue or template sets, with the quota delay from either of its two places (Q2)."""
+    """Return the properties that a queue or template sets, with the quota delay, which may be in two places of the file (Q2)."""
     values = own_values(written, (*where, "properties"), reporter)
     if sizes.quota_delay_s is not None:
         if QUOTA_DELAY in written:

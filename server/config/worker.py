@@ -1,7 +1,9 @@
-"""The process that reads configurations for a server. It receives texts on its input and writes the results to its output.
+"""The process that reads configurations for a server.
 
-Each message is its length in eight bytes and a pickle. An empty message says that the process is ready. The process ends when
-its input ends. It also ends when one text takes longer than the server waits for it.
+The process receives texts on its input and writes the results to its output.
+
+A message consists of its length in eight bytes, and a pickle. An empty message says that the process is ready. The process ends
+when its input ends. The process also ends when it works on one text for longer than the server waits for the result.
 """
 
 import pickle
@@ -19,7 +21,10 @@ SECONDS_MAX: Final = 30
 BYTES_MAX: Final = 1 << 30
 """The largest memory of the process in bytes. A text that needs more memory ends the process."""
 _LATE_S: Final = 5
-"""The seconds after SECONDS_MAX at which the process ends itself, in case the server has ended and cannot end it."""
+"""The number of seconds after SECONDS_MAX after which the process ends itself.
+
+Usually the server ends the process before. The limit is for a server that is gone.
+"""
 
 
 def main() -> None:
@@ -45,6 +50,6 @@ def serve(texts: BinaryIO, answers: BinaryIO, limit: Callable[[int], object]) ->
 
 
 def packed(value: object) -> bytes:
-    """Return a value as one message."""
+    """Return the bytes of a message with this value."""
     data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     return len(data).to_bytes(LENGTH_BYTES) + data

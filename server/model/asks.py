@@ -28,9 +28,9 @@ class Protection(enum.IntEnum):
 
 
 class Generation(enum.IntEnum):
-    """The generation of the published interface (design 1.1).
+    """The form of the published interface that a client uses (design 1.1).
 
-    The core answers for an allocation key in the generation in which the client sent it.
+    The core answers in the form in which the client sent the key of the ask or allocation.
     """
 
     ALLOCATION = 0
@@ -50,7 +50,10 @@ class Operator(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A node selector requirement on a label. In ``match_fields``, the requirement is on ``metadata.name``."""
+    """A node selector requirement on a label.
+
+    In ``match_fields``, the requirement applies to ``metadata.name`` instead of a label.
+    """
 
     key: str
     operator: Operator
@@ -158,12 +161,13 @@ The number is larger than the size of any gang, so that the gang does not count 
 class AskSpec:
     """The values of an ask that all pods of one template share. Specs compare by identity, because the codec interns them.
 
-    ``min_members`` is the size of the ask's gang. It is 0 if the ask is not a gang member (J1). ``counted`` says that the owner
-    declared no size for the gang. The size is then the number of members that had arrived when the wait for members ended.
-    ``lendable`` is the class that the owner declared, and is False for firm (J2). ``may_trigger`` says whether other pods may
-    be evicted for the ask (J3). If ``lendable`` or ``may_trigger`` is None, the default of the partition applies. ``rm_check``
-    says that the manager of the ask checks a node before it binds the ask, and may refuse the node. ``plan_checks`` says that
-    the manager also answers plan checks. If it does, pods may be evicted for the ask (design 1.8).
+    ``min_members`` is the size of the ask's gang. ``min_members`` is 0 if the ask is not a gang member (J1). ``counted`` says
+    that the owner declared no size for the gang. The size is then the number of members that had arrived when the wait for
+    members ended. ``lendable`` is the class that the owner declared: True for lendable, False for firm (J2). ``may_trigger``
+    says whether other pods may be evicted for the ask (J3). If ``lendable`` or ``may_trigger`` is None, the default of the
+    partition applies. ``rm_check`` says that the manager of the ask checks a node before it binds the ask, and may refuse the
+    node. ``plan_checks`` says that the manager also answers plan checks. If the manager answers plan checks, pods may be evicted
+    for the ask (design 1.8).
     """
 
     resource: Resource
@@ -189,7 +193,7 @@ class AskSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether only the queue of the ask has to check and record the ask.
+        """Return whether the ask can be added on the fast path, which checks and records the ask only in its queue.
 
         Such an ask names no gang and is not a placeholder. The ask has no timeout, and its priority is within the limits. The
         ask has no preference to run near a group or apart from a group.
@@ -201,7 +205,7 @@ class AskSpec:
     def may_fail_to_bind(self) -> bool:
         """Return whether the manager may refuse a node for the ask even after pods were evicted for the ask.
 
-        If so, no pod may be evicted for the ask (design 1.8).
+        For an ask that may fail to bind, no pod may be evicted (design 1.8).
         """
         return self.rm_check and not self.plan_checks
 
@@ -215,9 +219,9 @@ class AskSpec:
 
     @property
     def opted_out(self) -> bool:
-        """Return whether the owner wishes that other pods are evicted first.
+        """Return whether the owner asked that other pods be evicted first.
 
-        The core does not have to follow this wish (V3, level 1).
+        If other pods do not suffice, the pod is still evicted (V3, level 1).
         """
         return not self.allow_preempt_self or self.protection is Protection.PREFER_NOT
 
@@ -226,7 +230,10 @@ _ALL_VALUES: Final = attrgetter(*(field.name for field in fields(AskSpec)))
 
 
 def values(spec: AskSpec) -> tuple[object, ...]:
-    """Return all values of a spec. Specs compare by identity, so that code that looks for equal specs compares these values."""
+    """Return all values of a spec.
+
+    Specs themselves compare by identity. Code that looks for equal specs compares these values instead.
+    """
     found: tuple[object, ...] = _ALL_VALUES(spec)
     return found
 
@@ -234,7 +241,7 @@ def values(spec: AskSpec) -> tuple[object, ...]:
 def is_same(one: AskSpec, other: AskSpec) -> bool:
     """Return whether two specs have equal values.
 
-    For equal values, a follower, or a core that was made from a checkpoint, may have other objects than the leader.
+    Two specs with equal values may be two objects: for example in a follower, or in a core that was made from a checkpoint.
     """
     return one is other or _ALL_VALUES(one) == _ALL_VALUES(other)
 
@@ -253,7 +260,7 @@ class GangClass(enum.StrEnum):
 
 
 def has_classes(settings: PreemptionSettings) -> bool:
-    """Return whether the settings give asks job classes (J4)."""
+    """Return whether the settings give asks gang classes (firm or lendable, J4)."""
     return settings.lists(JOB)
 
 
@@ -282,7 +289,7 @@ class ReleaseMark:
     released_for: str
     node_id: str
     delivery: str = ""
-    """The way in which the pod ends: "soft" if another operator has to delete the pod, and "" if the way is not known."""
+    """The way in which the pod ends: "soft" if another operator has to delete the pod, and "" if the shim did not report it."""
 
 
 Tags = tuple[bytes, ...]

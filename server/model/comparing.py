@@ -26,7 +26,7 @@ FIXED: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.fixed for one in OR
 """The keys with which the list of each policy begins. A partition cannot change these keys."""
 
 TAILS: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.usual for one in ORDERS}
-"""The keys that follow the fixed keys if the partition sets no keys."""
+"""The keys that follow the fixed keys by default: if the partition sets no keys."""
 
 PROPORTIONAL: Final = ("not-running", "running-time")
 """The keys that follow the fixed keys for claims with `entitlement: proportional`, if the partition sets no keys (W8)."""

@@ -1,4 +1,4 @@
-"""The answers and decisions of the core, as values. `rpc.translate` turns them into messages of the wire.
+"""The answers and decisions of the core, as values. `rpc.translate` turns these values into messages of the wire.
 
 Each value carries the ``rm_id`` of the resource manager that receives it.
 """
@@ -26,7 +26,7 @@ class Termination(enum.IntEnum):
 
 
 class ApplicationState(enum.StrEnum):
-    """The states of an application, as users of YuniKorn know them."""
+    """The states of an application, with the names that YuniKorn uses."""
 
     NEW = "New"
     ACCEPTED = "Accepted"
@@ -103,7 +103,10 @@ class PlanCheckRequested(NamedTuple):
 
 
 class PlanCheckEnded(NamedTuple):
-    """The end of a plan check. The manager may free the capacity that it keeps for the asks, and need not answer any more."""
+    """The end of a plan check.
+
+    The manager may free the capacity that it keeps for the asks, and need not answer the check any more.
+    """
 
     rm_id: str
     partition: str
@@ -114,7 +117,7 @@ class PlanCheckEnded(NamedTuple):
 class Decided(NamedTuple):
     """A decision of preemption: the whole record, which is sent before the releases that the decision orders.
 
-    A decision that is planned again is sent again with the added victims.
+    After a new plan for an open decision, the decision is sent again with the added victims.
     """
 
     rm_id: str
@@ -134,7 +137,7 @@ class DecisionMoved(NamedTuple):
 
 
 class ShadowDecided(NamedTuple):
-    """A decision of a partition's shadow, and the live decision for the same ask or queue, with their difference.
+    """A decision of a partition's shadow, the live decision for the same ask or queue, and the difference between the two.
 
     The shadow orders nothing.
     """
@@ -179,7 +182,7 @@ class ApplicationAccepted(NamedTuple):
 
 
 class ApplicationRejected(NamedTuple):
-    """An application that the core refused. ``reason`` names the rule or field."""
+    """An application that the core refused. ``reason`` names the rule or field because of which the application was refused."""
 
     rm_id: str
     application_id: str
@@ -188,7 +191,10 @@ class ApplicationRejected(NamedTuple):
 
 
 class ApplicationUpdateRejected(NamedTuple):
-    """A change of an application that the core refused. The application and its queue are unchanged. ``reason`` names the field."""
+    """A change of an application that the core refused.
+
+    The application and its queue are unchanged. ``reason`` names the refused field.
+    """
 
     rm_id: str
     application_id: str
@@ -229,7 +235,8 @@ class NodeRejected(NamedTuple):
 class AskStateChanged(NamedTuple):
     """The new state of a waiting ask.
 
-    The state is SKIPPED while a limit, a gang, a placeholder or a stopped queue holds the ask up, and FAILED otherwise.
+    The state is SKIPPED while the ask waits because of a limit, a gang, a placeholder or a stopped queue. Otherwise the state is
+    FAILED.
     """
 
     rm_id: str
@@ -242,7 +249,7 @@ class AskStateChanged(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A note for operators. A note becomes an event, a metric or a log line, and never an order.
+    """A note for operators. A note becomes an event, a metric or a log line, and never changes anything in the cluster.
 
     ``kind`` is one of queue, application, node, ask, allocation, configuration, manager.
     """
@@ -278,7 +285,9 @@ Decision = (
 
 
 BARRIER: Final = "evenhand.io/barrier"
-"""The id of an application that never exists. The core refuses asks for it, in the order of their stream.
+"""The id of an application that never exists.
+
+The core refuses asks for this application, in the order in which its stream brings them.
 
 A client that sends such an ask learns from the refusal that the core has processed everything that the client sent before.
 Counts of refusals do not include these asks.
@@ -286,7 +295,7 @@ Counts of refusals do not include these asks.
 
 
 def is_barrier(decision: Decision) -> bool:
-    """Return whether a decision is the refusal of a barrier ask (`BARRIER`), which reports no fault."""
+    """Return whether a decision is the refusal of a barrier ask (`BARRIER`). Such a refusal reports no fault."""
     return isinstance(decision, AskRejected) and decision.application_id == BARRIER
 
 

@@ -1,6 +1,6 @@
 """The events that the core handles, as values. `Core.handle` takes one event, with the instant at which the core sees the event.
 
-Every event carries the ``rm_id`` of the resource manager (shim) that sent it. The replies go back to that manager.
+Every event carries the ``rm_id`` of the resource manager (shim) that sent it. The core sends its answers to that manager.
 """
 
 from collections.abc import Mapping
@@ -30,23 +30,23 @@ class ManagerRegistered(NamedTuple):
     configuration: Configuration | None = None
     """The configuration of the shim. The core does not apply this configuration in three cases.
 
-    A file configures the core (`serve --config`). Another manager was the first to bring a configuration. The text equals the
-    text that this manager sent last, and another configuration was applied since.
+    First, a file configures the core (`serve --config`). Second, another manager was the first to bring a configuration. Third,
+    the text equals the text that this manager sent last, and another configuration was applied since.
     """
     by: str = ""
     """The name of the caller."""
     epoch: int = 0
-    """The term of the shim's leader election, if several processes elect a leader, else 0 (design 7.2)."""
+    """The term of the shim's leader election, or 0 if no leader is elected (design 7.2)."""
     instance: str = ""
     """The name of the process that registers."""
     forget: bool = False
-    """Whether to remove what the manager had reported before, although it has an explicit sync."""
+    """Whether to remove the objects that the manager reported before, although the registration has an explicit sync."""
     session: str = ""
     """The name that the shim gives to the session that begins, or "" (design 7.5)."""
     table_revision: int = 0
-    """The revision that the core's group has in the shim's table of cores, 0 without a table (design 7.6)."""
+    """The revision of the core's group in the shim's table of cores, or 0 if the shim has no table (design 7.6)."""
     one_by_one: bool = False
-    """Whether partitions change one by one, as for `ConfigurationApplied`."""
+    """Whether the configuration changes one partition after the other, as for `ConfigurationApplied`."""
 
     @property
     def resumes(self) -> bool:
@@ -80,10 +80,12 @@ class MessagesTaken(NamedTuple):
 
 
 class ManagerWiped(NamedTuple):
-    """The removal of a shim's earlier asks and allocations before the shim registers again, at most ``most`` in one event.
+    """The removal of earlier asks and allocations of a shim, before the shim registers again.
 
-    This limit keeps the work for one event short. The registration itself removes the remaining objects. Nothing is removed if
-    ``epoch`` is lower than the epoch in which the shim registered.
+    One event removes at most ``most`` asks and allocations.
+
+    The limit ``most`` keeps the work for one event short. The registration itself removes the remaining objects. Nothing is
+    removed if ``epoch`` is lower than the epoch in which the shim registered.
     """
 
     rm_id: str
@@ -107,7 +109,8 @@ class LeadershipTaken(NamedTuple):
     Every manager must register again before the core decides anything for that manager.
 
     ``rm_id`` is empty because the event comes from no manager. ``assignment`` is the table of cores with which the core was
-    started. It counts if the process before had no table, and if it gives no partition to another group (design 7.6).
+    started. The core uses this table only if the previous process had no table, and if the table gives no partition to another
+    group (design 7.6).
     """
 
     rm_id: str = ""
@@ -115,10 +118,10 @@ class LeadershipTaken(NamedTuple):
 
 
 class PartitionMoving(NamedTuple):
-    """A step of the move of a partition to another group of cores, or from one (design 7.9).
+    """A step of the move of a partition to or from another group of cores (design 7.9).
 
-    ``group`` is the other group. ``revision`` and ``group_revision`` are the revisions of the core's own group and of the other one
-    after the move. ``until_ms`` is the instant at which a move that was not completed is given up.
+    ``group`` is the other group. ``revision`` is the revision of the core's own group after the move, and ``group_revision`` is
+    that of the other group. ``until_ms`` is the instant at which a move that was not completed is given up.
     """
 
     step: MoveStep
@@ -128,9 +131,9 @@ class PartitionMoving(NamedTuple):
     group_revision: int = 0
     until_ms: int = 0
     number: int = 0
-    """The number of a part, from 0."""
+    """The number of the part that the event brings, counted from 0."""
     content: str = ""
-    """The content of a part, in base 85."""
+    """The content of the part that the event brings, in base 85."""
     rm_id: str = ""
     """Empty, because the event comes from no manager."""
 
@@ -140,8 +143,8 @@ class ConfigurationApplied(NamedTuple):
 
     An event with a ``base`` is refused if the configuration in force is neither the base nor the configuration of the event. An
     event with an ``rm_id`` has the text that this manager sends in each of its sessions. Such an event is refused if the text
-    equals the text that the manager sent last, and another configuration was applied since. If the core knows no text of the
-    manager, the event is refused while an operator's configuration is in force.
+    equals the text that the manager sent last, and another configuration was applied since. If the core has no earlier text of
+    the manager, the event is refused while an operator's configuration is in force.
     """
 
     configuration: Configuration
@@ -151,9 +154,9 @@ class ConfigurationApplied(NamedTuple):
     by: str = ""
     """The name of the caller."""
     one_by_one: bool = False
-    """Whether the event changes only one of the partitions that are there already, and each of the next ticks another one.
+    """Whether the event changes only one existing partition, and each of the next ticks changes one more.
 
-    Without this flag, which older traces lack, the event changes all partitions.
+    Without this flag, the event changes all partitions. Events in older traces have no such flag.
     """
 
 
@@ -184,7 +187,10 @@ class NodeAdded(NamedTuple):
 
 
 class NodeUpdated(NamedTuple):
-    """The event UPDATE of a node: its capacity, labels or taints changed. A field that is None stays as it is."""
+    """The event UPDATE of a node: its capacity, labels or taints changed.
+
+    A property of the node whose field is None stays as it is.
+    """
 
     rm_id: str
     node_id: str
@@ -259,7 +265,7 @@ class ApplicationRemoved(NamedTuple):
 
 
 class AskAdded(NamedTuple):
-    """A new ask. If the core knows an ask or allocation with this key, the event updates it."""
+    """A new ask. If the core has an ask or allocation with this key, the event updates that ask or allocation."""
 
     rm_id: str
     key: str

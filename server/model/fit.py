@@ -2,7 +2,8 @@
 
 All functions are pure and use whole numbers. The heaps call them on the live state, and the scan kernel calls them on a trial.
 The reference implementation of the tests calls them on one ask at a time (design 1.7 and 6.3). A *demand* is a tuple of
-``(index, quantity)`` pairs, where the index is that of a resource type in its partition. *Amounts* are lists by the same index.
+``(index, quantity)`` pairs, where the index identifies a resource type of the partition. *Amounts* are lists with one quantity
+for each such index.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,13 +18,16 @@ Amounts = list[int]
 SHARE_BITS: Final = 32
 SCORE_BITS: Final = 20
 SHARE_ONE: Final = 1 << SHARE_BITS
-"""The scaled value of the share 1, which means that the usage equals its measure."""
+"""The scaled value of a share of 1. With this share, the usage equals the measure to which it is compared."""
 SHARE_UNBOUNDED: Final = 1 << 62
 """The share of a queue that uses a resource type of which its measure is 0."""
 
 
 def fits(demand: Demand, free: Sequence[int]) -> bool:
-    """Return whether ``free`` is large enough for the demand, in every type that the demand requests. The other types may be negative."""
+    """Return whether ``free`` is large enough for the demand, in every type that the demand requests.
+
+    The amounts of other types in ``free`` may be negative.
+    """
     for index, quantity in demand:  # noqa: SIM110 - on the placement path, and all() costs a generator
         if free[index] < quantity:
             return False
@@ -31,7 +35,7 @@ def fits(demand: Demand, free: Sequence[int]) -> bool:
 
 
 def share(usage: Sequence[int], measure: Sequence[int]) -> int:
-    """Return the dominant share (design 6.3)."""
+    """Return the dominant share: the largest quotient of usage and measure over all types (design 6.3)."""
     largest = 0
     for index, used in enumerate(usage):
         if used > 0:
@@ -43,7 +47,7 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
 
 
 Scale = tuple[int, int]
-"""The shift and the divisor that divide a usage by its measure: first shift left by that number of bits, then divide.
+"""Two numbers by which a usage is divided by its measure: the bits by which the usage is shifted left first, and the divisor.
 
 The divisor is 0 if the type has no measure.
 """
@@ -57,8 +61,8 @@ def scales(measure: Iterable[int]) -> list[Scale]:
 
     Common powers of 2 are removed so that the numbers stay small.
 
-    Memory in whole MiB thus needs no long division. The quotient is the same, because two successive roundings down equal one
-    rounding down.
+    Memory in whole MiB thus needs no long division. The quotient stays the same, because rounding down twice gives the same
+    result as rounding down once.
     """
     return [_scale(base) for base in measure]
 
@@ -88,7 +92,10 @@ def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tu
 
 
 def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[int, int]]) -> int:
-    """Return how full a node is: the weighted sum of used / capacity, in units of 2^-20. Promised capacity counts as used."""
+    """Return the degree to which a node is used: the weighted sum of used / capacity, in units of 2^-20.
+
+    Promised capacity counts as used.
+    """
     points = 0
     for index, weight in weights:
         whole = capacity[index]
@@ -98,7 +105,7 @@ def score(capacity: Sequence[int], free: Sequence[int], weights: Iterable[tuple[
 
 
 def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> int:
-    """Return how much capacity a node lacks for a demand.
+    """Return the capacity that a node lacks for a demand, as one number.
 
     The result is the sum of missing / capacity over the types, in units of 2^-20.
     """
@@ -113,7 +120,7 @@ def shortfall(demand: Demand, capacity: Sequence[int], free: Sequence[int]) -> i
 def adjusted(priority: int, offset: int, *, fence: bool) -> int:
     """Return the priority that a queue shows to its parent (G5).
 
-    With ``fence`` the result is the offset alone. Otherwise it is the priority plus the offset.
+    With ``fence`` the result is the offset alone. Otherwise the result is the priority plus the offset.
 
     The sum is limited to the range from PRIORITY_MIN to PRIORITY_MAX.
     """

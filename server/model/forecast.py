@@ -20,7 +20,7 @@ class ForeseenDecision:
     unchanged: frozenset[str] = frozenset()
     """The keys of the victims that would also be evicted without the change."""
     at_ms: int = 0
-    """The instant of the decision, if the decision ends a wait that began before the change.
+    """The instant of the decision. This field is set if the decision ends a wait that began before the change.
 
     This instant does not depend on the time of the change.
     """
@@ -29,7 +29,7 @@ class ForeseenDecision:
 class ForeseenPlacement(NamedTuple):
     """An ask that waits now and would receive a node.
 
-    ``decision_id`` names the decision that frees the capacity. It is "" if no decision frees the capacity.
+    ``decision_id`` names the decision that frees the capacity. ``decision_id`` is "" if no decision frees the capacity.
     """
 
     after_ms: int
@@ -53,8 +53,8 @@ class ForeseenEnd(NamedTuple):
 class QueueNumbers:
     """The amounts of a queue at one instant. ``held`` has the usage without the allocations that are being released.
 
-    ``deserved`` and ``entitled`` are the shares of the queue by weight. They are None if shares do not go by weight. A
-    ``draining`` queue takes no new applications.
+    ``deserved`` and ``entitled`` are the shares of the queue by weight. The two shares are None if queues are not entitled to
+    shares by weight. A ``draining`` queue takes no new applications.
     """
 
     held: Amounts
@@ -72,7 +72,7 @@ class QueueNumbers:
 class QueueForecast:
     """The numbers of a queue before the change, right after the change, and at the end.
 
-    Each of the three is None if the queue does not exist at that instant.
+    The numbers of an instant are None if the queue does not exist at that instant.
     """
 
     queue: str
@@ -85,8 +85,8 @@ class QueueForecast:
 class PartitionForecast:
     """The forecast of one partition. ``quotas`` has the queues that exceed their new maximum.
 
-    ``removed`` says that the partition is not in the new configuration. ``observed`` says that the partition only observes
-    under the new configuration. ``unsynced`` says that the manager is still sending its state, so that nothing was judged.
+    ``removed`` says that the partition is not in the new configuration. ``observed`` says that the partition only observes under
+    the new configuration. ``unsynced`` says that the manager is still sending its state, so that the partition has no forecast.
     """
 
     partition: str
@@ -104,9 +104,9 @@ class PartitionForecast:
 class Forecast:
     """The forecast of a configuration, up to the instant after which nothing more happens, or up to a limit.
 
-    ``cut`` names the limit that ended the forecast. It is "" if no limit did. ``until_ms`` is the last instant that the
-    forecast judged completely. ``ticks`` is the number of ticks that the forecast took. ``assumptions`` has the assumptions of
-    this forecast. The assumptions that every forecast makes are left out.
+    ``cut`` names the limit that ended the forecast. ``cut`` is "" if no limit ended the forecast. ``until_ms`` is the last
+    instant that the forecast judged completely. ``ticks`` is the number of ticks that the forecast took. ``assumptions`` has the
+    assumptions of this forecast. The assumptions that every forecast makes are left out.
     """
 
     partitions: tuple[PartitionForecast, ...] = field(default=())
@@ -117,5 +117,5 @@ class Forecast:
 
     @property
     def complete(self) -> bool:
-        """Return whether the forecast ran until nothing more happens."""
+        """Return whether the forecast reached an instant after which nothing more happens."""
         return not self.cut

@@ -12,7 +12,7 @@ def lines(kind: type[_Line], *columns: Iterable[object]) -> Iterator[_Line]:
 
     There must be one column for each field, in order, and all columns must have the same length.
 
-    No Python code runs for each single line. The function is thus several times as fast as calling ``kind`` for each line.
+    The function runs no Python code per line. Therefore the function is several times as fast as calling ``kind`` for each line.
     """
     assert len(columns) == len(vars(kind)["_fields"]), f"{kind.__name__} has other fields"
     made = partial(tuple.__new__, kind)

@@ -4,26 +4,32 @@ import enum
 from typing import Final, NamedTuple
 
 CHANGES_MAX: Final = 16
-"""The largest number of moves that a core can name to a shim with an older table. The oldest is dropped first."""
+"""The largest number of moves that a core stores to report them to shims with an older table. The oldest move is dropped first."""
 
 
 class MoveStep(enum.StrEnum):
-    """A step of a move: at the former owner `leave`, then `left` or `stay`; at the new owner `part` for each part, then `arrived`."""
+    """A step of a move.
+
+    The former owner gets `leave`, then `left` or `stay`. The new owner gets `part` for each part, then `arrived`.
+    """
 
     LEAVE = "leave"
     """The core decides nothing for the partition until the move is completed or given up."""
     STAY = "stay"
     """The move is given up: the core decides for the partition again, or forgets the copy that arrived."""
     LEFT = "left"
-    """The other group owns the partition. The core drops it."""
+    """The other group owns the partition. The core removes its copy of the partition."""
     PART = "part"
     """A part of the copy of the partition. The part with number 0 begins the copy."""
     ARRIVED = "arrived"
-    """The copy is whole. The core takes it when a shim registers with the table that names this group as the owner."""
+    """The copy is complete.
+
+    The core uses the copy from the moment at which a shim registers with a table that names this group as the owner.
+    """
 
 
 class TableChange(NamedTuple):
-    """A move, as the core of one of the two groups knows it."""
+    """The record of a completed move in a core of one of the two groups."""
 
     revision: int
     """The revision of the core's own group since the move."""
@@ -31,4 +37,4 @@ class TableChange(NamedTuple):
     group: str
     """The group that owns the partition since the move."""
     group_revision: int
-    """The revision of that group since the move."""
+    """The revision that the group which owns the partition has since the move."""

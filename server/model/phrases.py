@@ -12,7 +12,10 @@ _DAY_S = 86_400
 
 
 _NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""The common names of some resource types. Every other type keeps its own name, so that no two types have the same name."""
+"""The common names of some resource types.
+
+A type without a common name is written with its own name, so that no two types have the same name.
+"""
 
 
 def noun(kind: str) -> str:
@@ -58,8 +61,8 @@ def _decimal(amount: int, unit: int) -> str:
 def quantities(amounts: Mapping[str, int], verb: str = "") -> str:
     """Return a resource in words, with cores and memory first. Return `nothing` if the resource is empty.
 
-    With ``verb`` in the plural, such as `are` or `more are`, the verb follows in the form that agrees: `1 core is`, `4 cores
-    are`, `2 GiB memory is`.
+    If ``verb`` is given, in the plural such as `are` or `more are`, the verb follows in the form that agrees with the quantity:
+    `1 core is`, `4 cores are`, `2 GiB memory is`.
     """
     kinds = sorted(
         amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
@@ -73,7 +76,10 @@ def quantities(amounts: Mapping[str, int], verb: str = "") -> str:
 
 
 def _is_one(kind: str, amount: int) -> bool:
-    """Return whether a quantity takes a verb in the singular: one piece, or an amount of memory."""
+    """Return whether a verb after the quantity is in the singular.
+
+    The verb is in the singular for a quantity of one, and for any amount of memory.
+    """
     if kind == "vcore":
         return amount == ONE_CORE
     is_size = kind in _BYTES or kind.startswith(("hugepages-", PORT_PREFIX))
@@ -97,12 +103,15 @@ def some(words: Iterable[str], most: int) -> str:
 
 
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "go": "goes"}
-"""The singular of verbs that do not only get an s."""
+"""The singular of verbs whose singular is not the plural with an s."""
 _UNCHANGED = frozenset({"would", "had"})
 
 
 def count(number: int, noun: str, verb: str = "") -> str:
-    """Return a number and its noun: `1 ask`, `3 asks`. ``verb`` in the plural follows in the form that agrees: `1 ask waits`."""
+    """Return a number and its noun: `1 ask`, `3 asks`.
+
+    If ``verb`` is given in the plural, it follows in the form that agrees with the number: `1 ask waits`.
+    """
     text = f"{number} {noun if number == 1 else plural_of(noun)}"
     return f"{text} {agreeing(verb, number)}" if verb else text
 
@@ -113,7 +122,7 @@ def plural_of(noun: str) -> str:
 
 
 def agreeing(verb: str, number: int) -> str:
-    """Return a verb, given in the plural, in the form that agrees with a number: `is`, `are`, `more is`, `waits`."""
+    """Return the form of a verb that agrees with a number. The verb is given in the plural: `is`, `are`, `more is`, `waits`."""
     before, _, last = verb.rpartition(" ")
     if number != 1 or last in _UNCHANGED:
         return verb

@@ -1,7 +1,7 @@
 """The table of preemption policies. Each policy has one row, with every fact in which policies differ.
 
 A policy is a row here and a plan module in `server.preemption`. `server.core.preemption.rounds` lists the plan modules. All
-other code reads facts from a row, and never compares the name of a policy (`tests/tidy/test_policies.py` enforces this).
+other code reads facts from a row, and never compares names of policies. `tests/tidy/test_policies.py` enforces this rule.
 `docs/development/add-a-policy.md` shows how to add a policy.
 """
 
@@ -23,7 +23,7 @@ class Scope(enum.Enum):
     OWN_QUEUE = enum.auto()
     """The allocations in the ask's own queue that have a lower priority than the ask (I2)."""
     OWN_AND_OTHER_QUEUES = enum.auto()
-    """First the allocations of a lower priority in the gang's own queue, then those of queues above their entitlement (J7)."""
+    """First the allocations of lower priority in the gang's own queue, then allocations of queues above their entitlement (J7)."""
     BELOW_QUEUE = enum.auto()
     """The allocations below the queue whose usage is reduced to its maximum (Q6)."""
     PARTITION = enum.auto()
@@ -44,7 +44,7 @@ class Retry(enum.Enum):
     """The event after which a refused ask is tried again."""
 
     BACK_OFF = enum.auto()
-    """The end of `backoff`. If a budget postponed the ask, it is the next round (G1, P5)."""
+    """The end of `backoff`. If a budget postponed the ask, the ask is tried again in the next round (G1, P5)."""
     NODE = enum.auto()
     """A change of the node that the ask requires (G11)."""
     ROUND = enum.auto()
@@ -59,7 +59,7 @@ class Shrinks(enum.Enum):
     QUEUE = enum.auto()
     """One queue, whose usage is reduced to its maximum (Q1)."""
     PARTITION = enum.auto()
-    """All queues of a partition, whose usage is reduced to their shares while it exceeds the capacity of the nodes (W3)."""
+    """All queues of a partition. While usage exceeds the capacity of the nodes, their usage is reduced to their shares (W3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +80,20 @@ CLAIM_ORDER: Final = VictimOrder("claim", ("protection", "originator", "priority
 
 @dataclass(frozen=True, slots=True)
 class PolicyFacts:
-    """The facts of one policy. The default values are those of a tentative placement, which belongs to no policy."""
+    """The facts of one policy. The default values describe a tentative placement, which belongs to no policy."""
 
     name: str
     """The name of the policy in records, explanations, metrics and messages."""
     letter: str = ""
     """The first letter of the policy's decision ids.
 
-    It is "" if the policy has no such ids. After a restart the letter identifies the policy that chose a victim.
+    The letter is "" if the policy has no decision ids. After a restart the letter identifies the policy that chose a victim.
     """
     listed: bool = False
-    """Whether the name of the policy in `preemption.policies` enables the policy. Every other policy has its own setting."""
+    """Whether the name of the policy in `preemption.policies` enables the policy.
+
+    A policy that is not enabled in this way has its own setting.
+    """
 
     scope: Scope = Scope.NONE
     gang: bool = False
@@ -105,7 +108,7 @@ class PolicyFacts:
     waits_for_rounds: bool = False
     """Whether the policy plans only in the rounds of `rounds.interval` (P1)."""
     budgeted: bool = False
-    """Whether the decisions of the policy use the budgets of a round. A budget may then postpone a decision (P5, P9)."""
+    """Whether the victims of the policy use up the budgets of a round. A budget may then postpone a decision (P5, P9)."""
     order: VictimOrder = CLAIM_ORDER
 
     keeps_guarantees: bool = True
@@ -113,7 +116,7 @@ class PolicyFacts:
     keeps_disruption_budgets: bool = True
     """Whether the policy must obey `disruptionbudgets: respect`.
 
-    If False, it only prefers victims that no budget protects (G11).
+    If the value is False, the policy only prefers victims that no budget protects (G11).
     """
     breaks_firm: bool = False
     """Whether the policy may evict firm pods if `firmbreak: true` is set (G11)."""
@@ -127,9 +130,9 @@ class PolicyFacts:
     reported_after_others: bool = True
     """Whether a refusal by this policy is reported even if another policy refused the ask in the same round."""
     compared: bool = True
-    """Whether the decisions of the policy are compared with those of a shadow (docs/shadow.md)."""
+    """Whether the decisions of the policy are compared with the decisions of a shadow (docs/shadow.md)."""
     kept_by: str = ""
-    """The text that says what would have protected the victims of the policy."""
+    """The text for users that says what would have protected the victims of the policy."""
 
     @property
     def shrinks_queue(self) -> bool:
@@ -185,7 +188,7 @@ JOB: Final = PolicyFacts(
     order=VictimOrder("job", ("protection", "priority", "originator"), ("job",)),
     kept_by="a higher guarantee keeps more of its pods",
 )
-"""A gang gets places for all its members (J1 to J12)."""
+"""All members of a gang get nodes (J1 to J12)."""
 
 IN_QUEUE: Final = PolicyFacts(
     name="in-queue",
@@ -258,11 +261,11 @@ ORDERS: Final[tuple[VictimOrder, ...]] = (
     JOB.order,
     TRIM.order,
 )
-"""All lists of keys, without duplicates."""
+"""The lists of keys of all policies, without duplicates."""
 REPLACING: Final[tuple[PolicyFacts, ...]] = tuple(
     one for one in TABLE if one.scope is Scope.OWN_QUEUE
 )
-"""The policies by which an ask may replace other asks of its queue."""
+"""The policies by which an ask may replace other pods of its queue."""
 LISTED: Final[tuple[str, ...]] = tuple(one.name for one in TABLE if one.listed)
 """The names that `preemption.policies` may list."""
 _BY_NAME: Final[Mapping[str, PolicyFacts]] = {one.name: one for one in TABLE}

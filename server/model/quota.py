@@ -18,7 +18,7 @@ DEFAULT_QUEUE: Final = "root.default"
 RECOVERY_QUEUE: Final = "root.@recovery@"
 WILDCARD: Final = "*"
 QUEUES_MAX: Final = 10_000
-"""The largest number of queues in one partition, dynamic ones included."""
+"""The largest number of queues in one partition, including dynamic queues."""
 QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
 """The form of one level of a queue's path. The name is compared without regard to case and is kept in lower case."""
 
@@ -43,7 +43,7 @@ class NodeSort(enum.StrEnum):
 
 
 class PriorityPolicy(enum.StrEnum):
-    """`priority.policy`. With `fence`, only the priority offset of the queue counts outside the queue."""
+    """The `priority.policy` of a queue. With `fence`, only the priority offset of the queue counts outside the queue."""
 
     DEFAULT = "default"
     FENCE = "fence"
@@ -91,7 +91,7 @@ class UserLimit:
 class QueueProperties:
     """The effective properties of a queue, which the configuration reader computed with inheritance.
 
-    A duration of ``None`` is not set. If ``quota_delay_ms`` is 0, no quota run ever begins (Q2).
+    A duration that is not set is None. If ``quota_delay_ms`` is 0, no quota run ever begins (Q2).
     """
 
     sort_policy: SortPolicy = SortPolicy.FIFO
@@ -110,7 +110,7 @@ class QueueProperties:
 
 QUOTA_DELAY: Final = "quota.preemption.delay"
 PREEMPTION_DELAY: Final = "preemption.delay"
-"""The names of the two delays in `queues.yaml`. In answers the settings have the same names."""
+"""The names of the two delay properties in `queues.yaml`. Answers of the server use these names, too."""
 
 PROPERTY_FIELDS: Final[Mapping[str, str]] = {
     "application.sort.policy": "sort_policy",
@@ -333,7 +333,7 @@ DEFAULT_CONFIGURATION: Final = Configuration(
         ),
     )
 )
-"""The configuration that is in force before another is applied.
+"""The configuration that is in force until another configuration is applied.
 
 An ask goes to the queue that its client names, or otherwise to the queue of its namespace.
 """

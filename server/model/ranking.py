@@ -1,8 +1,8 @@
 """The order in which a decision compared its candidates: an excerpt around the victims, with the compared values.
 
 A ranking is kept as long as the record of its decision. The ranking answers questions such as "why this pod and not that one".
-The decision log does not contain the ranking. The decision only stores the values. They are sorted when the first question is
-asked.
+The decision log does not contain the ranking. When the decision is made, the values are only stored. The values are sorted when
+the first such question is asked.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
@@ -20,9 +20,11 @@ Ranked = tuple[Rank, ...]
 RANKED_MAX: Final = 64
 """The largest number of candidates in an excerpt."""
 BEFORE_MAX: Final = 48
-"""The number of candidates up to and including the last victim, except near the beginning or the end of an order.
+"""The number of candidates in an excerpt up to and including the last victim.
 
-The other candidates in the excerpt come after the last victim and show why pods stayed.
+Near the beginning or the end of an order, the number differs.
+
+The other candidates in the excerpt come after the last victim, and show why pods were not evicted.
 """
 RIVALS_MAX: Final = 8
 """The largest number of nodes that a ranking keeps in addition to the chosen node."""
@@ -60,13 +62,13 @@ class QueueNumbers(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The candidates on ``nodes``, or in ``queue`` and the queues below it, with the values of the ``keys`` by which they were ordered.
+    """The candidates on ``nodes``, or in ``queue`` and the queues below it, with the values of the sort ``keys``.
 
     ``candidates`` has the candidates that passed every rule on a single candidate. ``queues`` has the queues of the candidates
     in the same order. The excerpt begins after the first ``start`` candidates of ``total`` candidates. ``protected`` has the
     candidates that a rule protects, inside or outside the excerpt, each with that rule. ``elsewhere`` has the number of
-    candidates on all nodes, by queue. ``judged`` has the judged nodes in the order of their keys, with the chosen node first.
-    ``numbers`` has the numbers of the victims' queues and of the queues above them, before the eviction.
+    candidates of each queue, on all nodes. ``judged`` has the judged nodes in the order of their keys, with the chosen node
+    first. ``numbers`` has the numbers of the victims' queues and of the queues above them, before the eviction.
     """
 
     keys: tuple[str, ...]

@@ -4,7 +4,7 @@ import enum
 
 
 class Code(enum.StrEnum):
-    """A stable code. The codes of waiting asks come first. The codes of refusals and notes follow."""
+    """A stable code. The codes for the reasons of waiting asks come first. The codes of refusals and notes follow."""
 
     # Why an ask waits.
     NOT_SYNCED = "not-synced"
@@ -23,7 +23,7 @@ class Code(enum.StrEnum):
     """Some node has enough unused capacity, but the capacity is reserved for an ask of the same or a higher priority."""
     GANG_GATHERING = "gang-gathering"
     GANG_COUNTING = "gang-counting"
-    """The ask's gang has no size yet. When no more members arrive, the number of members becomes the size (J1)."""
+    """The ask's gang has no size yet. When no further members arrive for a while, the number of members becomes the size (J1)."""
     GANG_PARTIAL = "gang-partial"
     PLACEHOLDERS_GATHERING = "placeholders-gathering"
     PLACEHOLDER_AWAITED = "placeholder-awaited"

@@ -1,7 +1,7 @@
 """The decisions of preemption as values: the preemptor, the victims, the protected candidates, and the rules.
 
 The core makes a record when it decides, and keeps the record for a limited time. `decisions` and `explain` show the record, and
-the decision log writes the record. A record does not say where pods are now, because the live state says so.
+the decision log writes the record. A record does not say where pods are now, because the live state has this information.
 """
 
 import enum
@@ -32,7 +32,7 @@ class DecisionState(enum.StrEnum):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the decision is planned, ordered or confirmed, and has thus not ended. An observed decision is not open."""
+        """Return whether the decision is planned, ordered or confirmed: it has not ended. An observed decision is not open."""
         return self in {DecisionState.PLANNED, DecisionState.ORDERED, DecisionState.CONFIRMED}
 
 
@@ -62,7 +62,8 @@ class Victim(NamedTuple):
 
     ``because`` has the rules by which the victim was chosen, each in words and with the id of the rule.
 
-    A quota run makes tens of thousands of victims. A named tuple is made several times faster than a frozen dataclass.
+    A victim is a named tuple, because a quota run makes tens of thousands of victims. Making a frozen dataclass takes several
+    times as long.
     """
 
     key: str
@@ -75,12 +76,15 @@ class Victim(NamedTuple):
     originator: bool
     because: str
     ran_ms: int = 0
-    """The time in milliseconds for which the victim had run when its eviction was ordered. The time is also 0 if it was not measured."""
+    """The time in milliseconds for which the victim had run when its eviction was ordered.
+
+    The value 0 may also mean that the time was not measured.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Candidates of one queue that stay for the same reason: their number, and the keys of some of them (design 6.8).
+    """Candidates of one queue that are not evicted for one reason: their number, and the keys of some of them (design 6.8).
 
     ``law`` is the rule that protects the candidates, or `not-needed` or `node-not-chosen` (`server.model.ranking`).
     """
@@ -96,8 +100,9 @@ class Level:
     """The numbers of a queue that affected a decision, in one resource type, at the time of the decision.
 
     ``role`` is `deciding`, `blocking` or `victim`. A `deciding` queue is below its guarantee, so that the ask may claim (G2). A
-    `blocking` queue already has its guarantee, so that the claim was refused (G2), or would fall below its guarantee, so that a
-    quota run evicted no more. A `victim` queue is the queue of a victim, or the lowest queue above it with a guarantee.
+    `blocking` queue already has its guarantee, so that the claim was refused (G2). In a quota run, a `blocking` queue would fall
+    below its guarantee if more pods were evicted. A `victim` queue is the queue of a victim, or the lowest queue above it with a
+    guarantee.
     """
 
     queue: str
@@ -112,7 +117,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """A quota run or a surplus reclaim (trim): the amounts that it had to free, and the amounts that it freed (Q14).
+    """A quota run or a surplus reclaim (trim): the amounts that had to be freed, and the amounts that were freed (Q14).
 
     ``blocked_by`` is the rule that protected the most important skipped candidate. ``blocking_queue`` is the queue that this
     rule protects.
@@ -159,7 +164,7 @@ class DecisionRecord:
 
     @property
     def stayed(self) -> frozenset[str]:
-        """Return the keys of the victims that stay: vetoed or withdrawn."""
+        """Return the keys of the victims that are not evicted: vetoed or withdrawn victims."""
         return frozenset(self.vetoed + self.withdrawn)
 
 
@@ -177,7 +182,7 @@ class Lost(NamedTuple):
     millicore_ms: int = 0
 
     def plus(self, other: "Lost") -> "Lost":
-        """Return the sum of this lost work and another."""
+        """Return the sum of this lost work and ``other``."""
         return Lost(
             self.victims + other.victims,
             self.ran_ms + other.ran_ms,
@@ -199,7 +204,7 @@ def lost_of(victims: Iterable[Victim]) -> Lost:
 
 
 def lost_work(record: DecisionRecord) -> Lost:
-    """Return the work that is lost with the victims of a decision. A victim that stays loses no work."""
+    """Return the work that is lost with the victims of a decision. A victim that was not evicted loses no work."""
     stayed = record.stayed
     return lost_of(one for one in record.victims if one.key not in stayed)
 
@@ -231,7 +236,7 @@ def _queues(record: DecisionRecord) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class LostLine:
-    """The lost work of one policy, claimant queue and victim queue, since the start of the core or since an instant."""
+    """The lost work of one policy, preemptor's queue and victim's queue, since the start of the core or since an instant."""
 
     policy: str
     claimant: str
@@ -244,7 +249,7 @@ class LostLine:
     """The application of the victims. The field is empty if the sums are by queue alone."""
 
     def touches(self, queue: str) -> bool:
-        """Return whether the claimant or the victims are in a queue or below it. If ``queue`` is empty, return True."""
+        """Return whether the preemptor or the victims are in a queue or below it. If ``queue`` is empty, return True."""
         return not queue or is_below(self.claimant, queue) or is_below(self.victim, queue)
 
 
@@ -259,7 +264,7 @@ class Verdict:
     missing: Amounts = field(default_factory=dict)
     at_ms: int = 0
     retry_ms: int = 0
-    """The latest instant at which the ask is tried again. It is 0 if the ask is tried again only after a change."""
+    """The latest instant at which the ask is tried again. The value is 0 if the ask is tried again only after a change."""
     spared: tuple[Spared, ...] = ()
     levels: tuple[Level, ...] = ()
 
@@ -291,7 +296,10 @@ class AskSimulation:
 
 @dataclass(frozen=True, slots=True)
 class GroupSimulation:
-    """A simulated gang, or equal simulated asks that wait: which of them fit together, and what the user can do."""
+    """The result for a simulated gang, or for equal simulated asks that wait.
+
+    The result says which asks fit together, and what the user can do.
+    """
 
     fit: GroupFit
     next_steps: tuple[str, ...]

@@ -47,8 +47,9 @@ class QueueReport:
     share_ppm: int
     """The dominant share in parts per million. The value -1 means that the share is unbounded.
 
-    The usage of each type is compared with the guarantee. Without a guarantee it is compared with the nearest max, and without
-    a max with the partition. If shares go by weight, the usage is compared with the entitlement of the queue.
+    The usage of each type is compared with the guarantee. If the queue has no guarantee, the usage is compared with the nearest
+    max. If there is no max either, the usage is compared with the capacity of the partition. With shares by weight, the usage is
+    compared with the entitlement of the queue.
     """
     properties: Mapping[str, str]
     preemption_delay_ms: int
@@ -56,7 +57,7 @@ class QueueReport:
     over_max: Amounts = field(default_factory=dict)
     """The amount of the queue's usage above its maximum, without the allocations that are being released."""
     quota_due_ms: int = 0
-    """The instant at which a quota run of the queue begins. The instant is 0 if no run is scheduled."""
+    """The instant at which a quota run of the queue begins. The value is 0 if no run is scheduled."""
     not_enforced: str = ""
     """The reason why the maximum of the queue is not enforced.
 
@@ -65,19 +66,20 @@ class QueueReport:
     applications_waiting: int = 0
     """The number of applications with waiting asks in the queue and in the queues below it."""
     proportional: ShareReport | None = None
-    """The share of the queue by weight. The share is None in a partition whose shares do not go by weight."""
+    """The share of the queue by weight. The value is None in a partition without shares by weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
     """The totals of a partition.
 
-    ``promised`` and ``pending`` are those of its root queue, and ``queues`` is the number of its queues with the root.
+    ``promised`` and ``pending`` are the amounts of the partition's root queue. ``queues`` is the number of its queues, including
+    the root.
 
-    ``waiting`` has the number of waiting asks by code, unless they were not counted. ``reservations`` is the number of all
-    pledges, including those of decisions.
+    ``waiting`` has the number of waiting asks for each code. ``waiting`` is empty if asks were not counted. ``reservations`` is
+    the number of all pledges, including pledges of decisions.
 
-    ``schedulable_nodes`` does not include nodes that an exclusive pledge holds.
+    ``schedulable_nodes`` does not include nodes with an exclusive pledge.
     """
 
     name: str
@@ -165,9 +167,9 @@ class AllocationReport:
     may_preempt: bool = False
     tags: tuple[bytes, ...] = ()
     placed_at_the_latest: bool = False
-    """Whether the start of the allocation is unknown, because the allocation ran before the core knew it.
+    """Whether the start of the allocation is unknown, because the allocation ran before the core first learned of it.
 
-    If so, ``placed_ms`` is the latest possible start.
+    If the start is unknown, ``placed_ms`` is the latest possible start.
     """
     pledged: bool = False
 
@@ -195,7 +197,7 @@ class ManagerReport:
 class Holdings:
     """The number of objects in a core, over all partitions.
 
-    ``pods`` is the number of running and waiting pods, including those of other schedulers.
+    ``pods`` is the number of running and waiting pods, including pods of other schedulers.
     """
 
     nodes: int
@@ -249,10 +251,10 @@ class UserLimitReport:
 class Excluded:
     """Nodes that are large enough for an ask but are excluded by a part of its constraints.
 
-    Nodes that have enough free capacity now come first.
+    The list begins with the nodes that have enough free capacity now.
 
-    ``taints`` has the keys of the taints that the ask does not tolerate. A caller that may not see nodes gets no nodes and no
-    taints.
+    ``taints`` has the keys of the taints that the ask does not tolerate. The lists are empty for a caller that may not see
+    nodes.
     """
 
     parts: tuple[str, ...]
@@ -265,7 +267,7 @@ class NodeFit:
     """A node in a tentative assignment of a group of asks.
 
     ``members`` is the number of members that fit on the node now. ``rest`` is the number of members that are assigned to the
-    node and do not fit yet. ``missing`` is the capacity that must become free for the ``rest``.
+    node and do not fit yet. ``missing`` is the capacity that must become free on the node for the members in ``rest``.
     """
 
     node_id: str
@@ -294,12 +296,13 @@ class LimitFit:
 class GroupFit:
     """The result of a trial that places asks together now: the waiting members of a gang, or simulated asks that wait.
 
-    ``size`` is the number of members that the gang needs. It is 0 if the asks are not a gang. ``fitting`` is the number of
-    members that get a place now, in placement order. ``rest`` is the sum of the requests of the other members. ``missing`` is
-    the sum of the amounts that nodes lack for the other members. ``without_node`` is the number of members that no node could
-    hold together with the other members, even if the node were empty. ``missing`` includes the whole requests of these members.
-    ``nodes`` has the first nodes to which members were assigned. Nodes that lack capacity come first. ``nodes_left_out`` is the
-    number of the other nodes. ``looked_at`` is the number of members that were tried: all members, except in very large gangs.
+    ``size`` is the number of members that the gang needs. ``size`` is 0 if the asks are not a gang. ``fitting`` is the number of
+    members that would get a node now, in placement order. ``rest`` is the sum of the requests of all other members. ``missing``
+    is the sum of the amounts that nodes lack for these other members. ``without_node`` is the number of members that no node
+    could hold together with the other members, even if the node were empty. ``missing`` includes the whole requests of these
+    members. ``nodes`` has the first nodes to which members were assigned. Nodes that lack capacity come first.
+    ``nodes_left_out`` is the number of nodes with members that are missing in ``nodes``. ``looked_at`` is the number of members
+    that were tried: all members, except in very large gangs.
     """
 
     name: str
@@ -319,7 +322,7 @@ class GroupFit:
     key: str = ""
     """The key of the gang on the wire."""
     gang: bool = True
-    """Whether the asks are a gang. If not, the asks are equal and are only counted together."""
+    """Whether the asks are a gang. Asks that are not a gang are equal, and are only counted together."""
     placeholders: bool = False
     """Whether the members are placeholders of YuniKorn, whose number comes from one annotation."""
     excluded: tuple[Excluded, ...] = ()
@@ -330,7 +333,7 @@ class GroupFit:
 
     @property
     def left(self) -> int:
-        """Return the number of tried members that get no place now."""
+        """Return the number of tried members that would get no node now."""
         return self.looked_at - self.fitting
 
 
@@ -338,8 +341,8 @@ class GroupFit:
 class Reserved:
     """A node whose free capacity is kept for an ask. ``missing`` has the amounts that the ask still lacks on the node.
 
-    ``held_by`` is `reservation` or the id of the decision that frees the capacity. If the time is not bounded, ``until_ms`` is
-    0.
+    ``held_by`` is `reservation` or the id of the decision that frees the capacity. ``until_ms`` is 0 if the capacity is kept
+    without a limit of time.
     """
 
     node_id: str
@@ -358,10 +361,9 @@ class Explanation:
 
     ``kind`` is ask, allocation, application, node, queue or unknown. ``tally`` is the number of nodes that each reason excludes
     for the ask. ``examples`` names some of these nodes. ``nearest`` is the node that lacks the least capacity. ``brief`` is the
-    summary without information about other users. ``gang`` has the number of members of the ask's gang that would get a place
-    if all were placed now, and the amounts that the others lack. ``limit`` is the first limit that the ask would exceed.
-    ``reserved`` is the node that is reserved for the ask. ``kept_off_by`` has the reservations for other asks without which the
-    ask would fit now.
+    summary without information about other users. ``gang`` has the result of a trial that places the waiting members of the
+    ask's gang now. ``limit`` is the first limit that the ask would exceed. ``reserved`` is the node that is reserved for the
+    ask. ``kept_off_by`` has the reservations for other asks without which the ask would fit now.
     """
 
     kind: str
@@ -395,7 +397,7 @@ class Explanation:
     The field is empty if some node that is large enough is allowed.
     """
     gang_member: str = ""
-    """The key of the first waiting member of the gang that has the application's name."""
+    """If the explained key is the name of an application, the key of the first waiting member of the gang with this name."""
     foreign: bool = False
     """Whether the key belongs to a pod of another scheduler."""
     limits: tuple[UserLimitReport, ...] = ()

@@ -14,7 +14,10 @@ Limit = tuple[tuple[str, int], ...]
 NOTHING: Final[Resource] = ()
 
 QUANTITY_LIMIT: Final = 1 << 62
-"""Every quantity, and the sum of each type in a partition, must be less than this number (design 6.13)."""
+"""The upper bound of each quantity, and of the sum of each type in a partition (design 6.13).
+
+Quantities and sums must be less than this number.
+"""
 
 
 PORT_PREFIX: Final = "hostport/"
@@ -31,7 +34,7 @@ def resource(quantities: Mapping[str, int]) -> Resource:
 
 
 def limit(quantities: Mapping[str, int]) -> Limit:
-    """Return the canonical limit of a mapping. The limit keeps an explicit 0, which forbids the type.
+    """Return the canonical limit of a mapping. An explicit 0 stays in the limit, because 0 forbids the type.
 
     Raise BadQuantity if a quantity is negative or too large.
     """

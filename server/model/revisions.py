@@ -17,7 +17,10 @@ class Revision(NamedTuple):
     """The name of the caller that applied the configuration. The name is empty if the configuration came from a file."""
     at_ms: int = 0
     standing: bool = True
-    """Whether the source keeps the text and sends the text again, as the configuration file and the ConfigMap of a shim do."""
+    """Whether the text has a lasting source that sends it again after a restart.
+
+    A configuration file and the ConfigMap of a shim are lasting sources.
+    """
 
     def __str__(self) -> str:
         """Return `revision 7 by ada (apply queues.yaml)`."""
@@ -27,8 +30,8 @@ class Revision(NamedTuple):
     def without_source(self) -> str:
         """Return the revision as text with its time instead of its source: `revision 7 by ada (2026-11-24 14:05:10 UTC)`.
 
-        The source is left out because it may contain the name of a manager or of another caller's file. If ``by`` is empty,
-        return the revision with its source.
+        The source is left out, because it may name a manager or a file of another caller. If ``by`` is empty, return the
+        revision with its source.
         """
         if not self.by:
             return str(self)
@@ -38,8 +41,8 @@ class Revision(NamedTuple):
 class Beginning(NamedTuple):
     """The configuration with which a core starts.
 
-    ``configured`` says that the configuration file decides, and that the configurations in registrations are ignored. Without an
-    ``assignment`` the core decides for all partitions.
+    ``configured`` says that the configuration comes from a file, and that the configurations in registrations are ignored.
+    Without an ``assignment`` the core decides for all partitions.
     """
 
     revision: Revision
@@ -51,8 +54,8 @@ class Beginning(NamedTuple):
 class Base(NamedTuple):
     """The revision from which a change was made. If both fields are empty, any revision may be in force.
 
-    If a digest is given, only the digest counts. A digest identifies its text even after a restart, when revision numbers begin
-    at 1 again.
+    If a digest is given, only the digest is compared. A digest identifies its text even after a restart, when revision numbers
+    begin at 1 again.
     """
 
     number: int = 0

@@ -1,7 +1,7 @@
-"""The shadow of a partition: settings that are evaluated at the same time as those in force. Their plans are never carried out.
+"""The shadow of a partition: a second set of settings that is evaluated, too. Plans by these settings are never carried out.
 
-A record has the decisions of both sides, live and shadow, for one ask, or for one queue with a surplus reclaim. The shadow
-plans on the live state, so that it accepts every live decision as given. The decisions of the shadow change nothing.
+A record has the live decision and the shadow's decision for one ask, or for one queue with a surplus reclaim. The shadow plans
+on the live state, which includes the effects of every live decision. The decisions of the shadow change nothing.
 """
 
 import enum
@@ -40,22 +40,25 @@ def is_on(live: PreemptionSettings) -> bool:
 
 
 class Difference(enum.StrEnum):
-    """The kind of difference between the decisions of the shadow and the live side for an ask."""
+    """The kind of difference between the shadow's decision and the live decision for an ask."""
 
     SAME = "same"
-    """The shadow chose the same node and the same victims as the live side."""
+    """The shadow's decision has the same node and the same victims as the live decision."""
     OTHER_VICTIMS = "other-victims"
-    """The shadow chose the same node as the live side, but other victims."""
+    """The shadow's decision has the same node as the live decision, but other victims."""
     OTHER_NODE = "other-node"
     ONLY_LIVE = "only-live"
-    """The shadow decided nothing for the ask."""
+    """There is a live decision for the ask, but the shadow has none."""
     ONLY_SHADOW = "only-shadow"
-    """The live side decided nothing for the ask."""
+    """The shadow has a decision for the ask, but there is no live decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The decision of one side: its policy, its node and its victims. ``decision_id`` is set only for the live side."""
+    """A live decision or a decision of the shadow: its policy, its node and its victims.
+
+    ``decision_id`` is set only for a live decision.
+    """
 
     policy: str
     node_id: str
@@ -67,10 +70,10 @@ class Choice:
 class ShadowRecord:
     """A record of one ask, or of one queue with a surplus reclaim (see ``kind``).
 
-    At least one of the two sides decided something for the ask or queue.
+    The record has a live decision, a decision of the shadow, or both.
 
-    If the other side decided nothing, ``law`` and ``because`` have the rule and the text of that side's refusal. ``at_ms`` is
-    the instant of the record's last change. If ``ended_ms`` is 0, the record is still valid.
+    If one of the two decisions is missing, ``law`` and ``because`` have the rule and the text of the refusal in its place.
+    ``at_ms`` is the instant of the record's last change. If ``ended_ms`` is 0, the record is still valid.
     """
 
     partition: str
@@ -91,7 +94,7 @@ class ShadowRecord:
 
 
 class Sum(NamedTuple):
-    """The totals of the decisions of one side under one policy, since the settings came into force."""
+    """The totals of the live decisions or of the shadow's decisions under one policy, since the settings came into force."""
 
     decisions: int = 0
     lost: Lost = Lost()
@@ -101,9 +104,9 @@ class Sum(NamedTuple):
 class ShadowReport:
     """The shadow of a partition: the settings that differ, the latest records, and totals.
 
-    ``sums`` has the totals by policy and side (`live`, `shadow`). ``told`` has the number of records by difference. Both begin
-    at ``since_ms``, the instant at which these settings came into force. ``forgotten`` is the number of records that were
-    dropped.
+    ``sums`` has the totals by policy, for `live` and `shadow` separately. ``told`` has the number of records for each kind of
+    difference. ``sums`` and ``told`` begin at ``since_ms``, the instant at which these settings came into force. ``forgotten``
+    is the number of records that were dropped.
     """
 
     partition: str
@@ -147,7 +150,7 @@ def _words(choice: Choice | None, goes: str) -> str:
 
 
 def difference(live: Choice | None, shadow: Choice | None) -> Difference:
-    """Return the difference between two choices, of which at least one must be given."""
+    """Return the difference between a live choice and a choice of the shadow. At least one of the two choices must be given."""
     if live is None:
         assert shadow is not None, "nobody decided anything"
         return Difference.ONLY_SHADOW

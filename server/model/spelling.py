@@ -14,7 +14,7 @@ _BINARY: Final = tuple(
 
 
 def quantity_text(kind: str, amount: int) -> str:
-    """Return a quantity in the form in which a person would write it: `1500m` and `2` for vcore, `10Gi` for memory."""
+    """Return a quantity in the usual form of Kubernetes: `1500m` and `2` for vcore, `10Gi` for memory."""
     if kind == VCORE:
         return str(amount // MILLI) if amount % MILLI == 0 else f"{amount}m"
     for unit, factor in _BINARY if _in_bytes(kind) else ():

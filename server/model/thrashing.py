@@ -10,7 +10,8 @@ class TemplateInQueue(NamedTuple):
 
     The pods that a controller creates again have new keys, but the same queue and template.
 
-    If the victims are in another queue, only their queue counts, because all pods in that queue have one owner.
+    Victims in another queue than the preemptor's are described by their queue alone, because all pods in that queue have one
+    owner.
     """
 
     queue: str
@@ -39,4 +40,4 @@ STRIKES_MAX: Final = 3
 FROZEN_MS: Final = 1_800_000
 """The time for which a pair is frozen, unless an external change ends it earlier."""
 STRIKES_KEPT_MS: Final = 3_600_000
-"""The time after the last strike of a pair at which its strikes are forgotten."""
+"""The time after the last strike of a pair after which all strikes of the pair are forgotten."""

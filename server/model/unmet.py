@@ -10,7 +10,7 @@ Amounts = Mapping[str, int]
 
 
 class Binding(enum.StrEnum):
-    """The obstacle between a queue and its guarantee. The value is a stable word."""
+    """The reason why a queue does not get its guarantee. The value is a stable word."""
 
     SERVED = "being-served"
     """Capacity is being freed for the queue, or will be freed in the next round."""
@@ -27,11 +27,17 @@ class Binding(enum.StrEnum):
     NAMED_NODE = "named-node"
     FENCE = "fence"
     OWN_GUARANTEE = "lower-guarantee"
-    """The guarantee of a queue below this queue is already met (rule 4), used by firm pods (J4), or too small for a gang (J7)."""
+    """The guarantee of a queue below the unmet queue prevents the claim.
+
+    That queue's guarantee is already met (rule 4), used by firm pods (J4), or too small for a gang (J7).
+    """
     CLOSED = "closed-type"
-    """On each node or below a maximum, the ask lacks a type of which the deciding queue already has its guarantee (G2)."""
+    """On each node or below a maximum, the ask lacks a closed type (G2).
+
+    A type is closed if its deciding queue already has its guarantee of the type.
+    """
     UNDECIDED = "undecided-type"
-    """No queue guarantees a type that the ask lacks, and the pods that use the type run inside the queue that would claim (G2)."""
+    """No queue guarantees a type that the ask lacks, and all pods that use the type run inside the claiming queue (G2)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
@@ -77,12 +83,14 @@ class Change(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """A single change after which the asks get capacity, as the planner found. ``subject`` is a queue, a setting, a pod or a node.
+    """A single change after which the asks get capacity, according to the planner.
+
+    ``subject`` is a queue, a setting, a pod or a node.
 
     ``amounts`` has the amounts by which a limit or guarantee changes, or the capacity of a new node, or the new priority.
-    ``until_ms`` is the instant until which the user has to wait. ``serves`` is the number of equal asks that the change serves.
-    ``then`` is the reason why the change does not serve one more ask. If the asks were not counted, or if the change serves all
-    asks that were tried, ``serves`` is 0.
+    ``until_ms`` is the instant until which the user has to wait. ``serves`` is the number of equal asks that get capacity by the
+    change. ``then`` is the reason why one more ask would not get capacity by this change. ``serves`` is 0 if the asks were not
+    counted, or if all tried asks get capacity.
     """
 
     change: Change
@@ -98,9 +106,9 @@ class Cure:
 class UnmetAsks:
     """Equal waiting asks of one leaf. A queue on the path of the asks is below its guarantee. ``key`` is the key of the first ask.
 
-    ``job`` is the gang whose members the asks are. It is "" if the asks are not a gang. ``resource`` is the request of one ask,
-    or the request of all members of the gang together. If ``cure`` is None and ``searched`` is True, none of the single changes
-    that were tried helps. If ``searched`` is False, the budget of the report was used up before these asks were tried.
+    ``job`` is the gang whose members the asks are. ``job`` is "" if the asks are not a gang. ``resource`` is the request of one
+    ask, or the request of all members of the gang together. If ``cure`` is None and ``searched`` is True, none of the single
+    changes that were tried helps. If ``searched`` is False, the budget of the report was used up before these asks were tried.
     """
 
     leaf: str
@@ -120,7 +128,7 @@ class UnmetAsks:
 
 @dataclass(frozen=True, slots=True)
 class UnmetType:
-    """A resource type of which a queue holds less than its entitlement."""
+    """A resource type of which a queue uses less than its entitlement."""
 
     resource_type: str
     entitled: int

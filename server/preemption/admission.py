@@ -23,13 +23,13 @@ Wanted = Mapping[int, int]
 def most(
     trial: Trial, queue: QueueFacts, index: int, kind: ClassFacts, *, claiming: bool = False
 ) -> int | None:
-    """Return the largest amount of a type that the queue may hold once asks of this class are added (J4).
+    """Return the largest amount of a type that the queue may use, if asks of this class are added to the queue (J4).
 
     Return None if there is no limit.
 
-    The limit is the maximum of the queue. With plain shares by weight, it is the deserved share if that is less than the
-    maximum. With ``claiming``, only the maximum limits the queue, because evictions in other queues do not change the deserved
-    share (W2). For lendable asks, the capacity that waiting firm asks will need is subtracted.
+    The limit is the maximum of the queue. With plain shares by weight, the limit is the deserved share if this share is less
+    than the maximum. With ``claiming``, only the maximum limits the queue, because evictions in other queues do not change the
+    deserved share (W2). For lendable asks, the capacity that waiting firm asks will need is subtracted.
     """
     limit = queue.max[index] if claiming else queue.bound[index]
     if limit is None or kind.gang_class is not GangClass.LENDABLE:
@@ -52,7 +52,7 @@ def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False
 def within_guarantee(
     trial: Trial, leaf: str, kind: ClassFacts, wanted: Wanted, *, reserving: bool = False
 ) -> Refusal | None:
-    """Return a refusal if firm asks of this amount would exceed the guarantee of the leaf or of a queue above it, else None (J4).
+    """Return a refusal if firm asks of this amount would exceed a guarantee on the leaf's path. Otherwise return None (J4).
 
     Only firm asks are refused. Only the types that a queue guarantees are limited. With ``reserving``, capacity that is
     reserved for firm asks is added to their usage. To check several asks at once, pass the sum of their amounts in ``wanted``.

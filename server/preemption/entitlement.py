@@ -20,7 +20,7 @@ from server.snapshot.snapshot import Snapshot
 DECIDING: Final = "deciding"
 """The key under which a Trial stores deciding queues, by leaf and demand.
 
-It is also the role of a queue that let an ask claim, in the amounts that explain a plan (`Level`).
+The value is also the role of a queue that let an ask claim, in the amounts that explain a plan (`Level`).
 """
 BLOCKING: Final = "blocking"
 """The role of a queue that prevented a claim, in the amounts that explain a refusal (`Level`)."""
@@ -44,7 +44,7 @@ class Openness:
     """The open and closed types among those that an ask requests (G2, W6).
 
     A type is open while its deciding queue is below its entitlement to the type. A type is closed when that queue has reached
-    its entitlement. A type in neither list is *undecided*: no queue decides for it.
+    its entitlement. A type in neither list is *undecided*: no queue decides for this type.
     """
 
     open: tuple[Deciding, ...]
@@ -90,7 +90,7 @@ def floor(trial: Trial, path: str) -> FrozenAmounts:
 
 
 def protects_only_whole(trial: Trial) -> bool:
-    """Return whether shares protect only queues that have their whole share, so that other queues may fall further (W8).
+    """Return whether shares protect only queues that have their whole share, so that the usage of other queues may fall (W8).
 
     The rule applies to plain shares by weight, which are in force when `demandcap` is off.
     """
@@ -105,9 +105,9 @@ def may_cross(trial: Trial) -> bool:
 def may_improve(trial: Trial) -> bool:
     """Return whether a plan may make a node better for the next claim, even if none of its victims runs there (W8).
 
-    There are two such cases. In the first, shares protect only queues that have their whole share. Once a queue is below its
-    share, its other pods may be evicted, too. In the second, one victim may bring its queues below their shares. In all other
-    partitions, later claims can evict fewer pods after a plan than before.
+    A plan may do so under either of two settings. First, shares may protect only queues that have their whole share. Once a
+    queue is below its share, its other pods may be evicted, too. Second, one victim may be allowed to bring its queues below
+    their shares. With all other settings, later claims can evict fewer pods after a plan than before.
     """
     return protects_only_whole(trial) or may_cross(trial)
 
@@ -118,7 +118,7 @@ def scope(snapshot: Snapshot, leaf: str) -> Iterator[QueueFacts]:
 
 
 def scope_root(snapshot: Snapshot, leaf: str) -> QueueFacts:
-    """Return the highest queue of a leaf's scope, the scope root. Victims run below it (G3)."""
+    """Return the highest queue of a leaf's scope, the scope root. Victims run in queues below the scope root (G3)."""
     *_, top = scope(snapshot, leaf)
     return top
 
@@ -167,7 +167,7 @@ def openness(trial: Trial, leaf: str, demand: Demand) -> Openness:
         return known[1]
     found = _openness(trial, leaf, demand)
     if known is not None and known[1] == found:
-        found = known[1]  # plans seldom close a type: derived values are computed once
+        found = known[1]  # plans seldom close a type, so that the derived values are computed once
     trial.kept[key] = plans, found
     return found
 
@@ -208,9 +208,9 @@ def meeting(snapshot: Snapshot, one: str, other: str) -> str:
 
 
 def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
-    """Return whether the queue ``top`` sees the priorities of a leaf unchanged (G5).
+    """Return whether priorities of a leaf have the same value at the queue ``top`` as inside the leaf (G5).
 
-    The priorities are unchanged if neither the leaf nor a queue between the two has an offset or a fence.
+    The values are the same if neither the leaf nor a queue between the leaf and ``top`` has an offset or a fence.
     """
     for queue in snapshot.path_up(leaf):
         if queue.path == top:
@@ -224,7 +224,7 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
     """Return the value that a priority of a leaf has at the queue ``top`` above the leaf (G5).
 
-    The offsets and fences in between change the priority.
+    The offsets and fences between the leaf and ``top`` change the priority.
     """
     for queue in snapshot.path_up(leaf):
         if queue.path == top:

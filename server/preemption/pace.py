@@ -1,16 +1,17 @@
 """Paced rounds: how much the claims of a round may evict, and how far queues exceed their entitlement (P5, P9).
 
 A round is everything that the core plans on one snapshot, and on the snapshots of its continuations. A budget is a share of the
-partition's capacity, by type. A budget limits the sum of the amounts that the victims of a round hold. The sum covers all
+partition's capacity, by type. A budget limits the sum of the amounts that the victims of a round hold. A budget covers all
 victims, the victims in one queue, or the victims of one application (P5). A decision that would exceed a budget is postponed to
-a later round. The first decision with victims in a round is always carried out. Otherwise a large gang could never run.
-Required nodes and quota runs have no budget, and their victims use up none.
+a later round. The first decision with victims in a round is always carried out. Without this exception, a large gang could never
+run. Required-node preemption and quota runs have no budget, and their victims use up no budget.
 
-With a natural termination factor, a queue loses in a round at most this share of its over-use (P9). The *over-use* of a queue
+A natural termination factor limits the loss of a queue in a round to this share of its over-use (P9). The *over-use* of a queue
 is the amount by which it was above its entitlement when the round began. If the budget of a round is smaller than the over-use,
 the factor applies to that budget instead. The limit applies to each queue in which or below which a victim runs, and which does
-not hold the preemptor. Each of these queues may have a guarantee. A queue that only replaces its own pods loses nothing. For a
-type in which a queue has no over-use, there is no such limit. G4 then decides whether the queue may lose any of that type.
+not contain the preemptor. Such a queue may have a guarantee. A queue that only replaces its own pods loses nothing. In a type
+without over-use, the factor does not limit the loss of a queue. G4 then decides whether the queue may lose any amount of that
+type.
 """
 
 from collections import Counter
@@ -47,7 +48,7 @@ def is_bounded(settings: PreemptionSettings) -> bool:
 
 
 def is_natural(settings: PreemptionSettings) -> bool:
-    """Return whether a round may free only a part of the over-use (P9). A factor of 0 or of 100 % sets no limit."""
+    """Return whether a round may free only a part of the over-use (P9). A factor of 0 % or of 100 % sets no limit."""
     return 0 < settings.natural_permyriad < PERMYRIAD
 
 
@@ -79,7 +80,7 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
 def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
     """Return the amounts by which the plan's victims use up the budgets.
 
-    The budgets are those of the partition, of the victims' leaves and of their applications.
+    There are budgets of the partition, of the victims' leaves and of their applications.
 
     In a partition with a natural termination factor, the losses of queues to other queues are included.
     """
@@ -97,7 +98,7 @@ def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
 
 
 def _losers(snapshot: Snapshot, plan: Plan) -> dict[str, list[str]]:
-    """Return, for each leaf of a victim, the queues from the leaf up to the root that do not hold the preemptor."""
+    """Return, for each leaf of a victim, the queues from the leaf up to the root that do not contain the preemptor."""
     if not is_natural(snapshot.settings):
         return {}
     askers = {pledge.ask.leaf for pledge in plan.pledges}

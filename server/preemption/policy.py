@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 _ROW: Final[Callable[["Release"], int]] = itemgetter(0)
 SPARED_KEYS_MAX: Final = 20
-"""The most candidates of one leaf and rule that a plan lists by key. Further candidates are only counted (design 6.8)."""
+"""The largest number of candidates of one leaf and rule that a plan lists by key.
+
+Further candidates are only counted (design 6.8).
+"""
 
 
 class Rule(enum.StrEnum):
-    """A rule that an ask, a candidate or a plan can break. The value is the word that explanations show."""
+    """A rule that an ask, a candidate or a plan can break. Explanations show the value of the enumeration member."""
 
     # Rules on the ask and its queue.
     NO_NODE = "no-node"
@@ -31,7 +34,7 @@ class Rule(enum.StrEnum):
     STOPPED_QUEUE = "stopped-queue"
     HEAD_ROOM = "head-room"
     USER_LIMIT = "user-limit"
-    """A limit of the ask's user or group has no headroom. Evicting other users' pods would not change that."""
+    """A limit of the ask's user or group has no headroom. Evicting pods of other users gives no headroom below this limit."""
     ONE_AN_ASK = "one-commitment-an-ask"
     ONE_A_NODE = "one-commitment-a-node"
     LEAF_FULL = "reservations-of-the-leaf"
@@ -46,7 +49,7 @@ class Rule(enum.StrEnum):
     PLAN_CHECK = "plan-check"
     """The ask's manager has not yet answered whether the ask would fit after the planned evictions (design 1.8)."""
     POLICY_OFF = "policy-off"
-    """The partition does not list the policy that would serve the ask, or has preemption off (docs/configuration.md)."""
+    """The partition does not list the policy that could plan for the ask, or has preemption turned off (docs/configuration.md)."""
     DISABLED = "preemption-disabled"
     """The ask's queue has `preemption.policy: disabled` (G3)."""
     DELAY = "preemption-delay"
@@ -64,21 +67,24 @@ class Rule(enum.StrEnum):
     OVER_MAX = "over-max"
     """A queue on the ask's path is over its maximum (G9)."""
     NO_VICTIMS = "no-covering-victims"
-    """On no node do the victims that the rules allow free enough capacity (G8, G12)."""
+    """The victims that the rules allow do not free enough capacity on any node (G8, G12)."""
     NO_TRIGGER = "no-trigger"
-    """The ask's label `can-preempt` says no, or the partition requires a label that says yes (J3)."""
+    """The ask's label `can-preempt` forbids evictions for the ask, or the label is missing and the partition requires it (J3)."""
     GATHERING = "job-gathering"
     """Members of the ask's gang have not arrived yet (J1)."""
     FIRM_LIMIT = "firm-over-guarantee"
-    """Firm pods would use more than a queue on the path is guaranteed (J4)."""
+    """Firm pods would use more than the guarantee of a queue on the path (J4)."""
     MAX = "job-over-max"
-    """A maximum on the gang's path has no headroom for the gang, even if all victims there were gone (J4, J6, J8)."""
+    """A maximum on the gang's path has no headroom for the gang, even if all possible victims below it were gone (J4, J6, J8)."""
     MEMBER = "member-without-node"
-    """One member of the gang gets no node. Therefore no member gets one (J8)."""
+    """One member of the gang gets no node. Therefore no member gets a node (J8)."""
     SEARCH_BOUND = "search-bound"
     """The search for victims reached its limit (G8)."""
     FROZEN = "frozen-pair"
-    """The ask's queue claimed from another queue repeatedly. Claims between the two are frozen for a while (invariant 18)."""
+    """The ask's queue claimed from another queue repeatedly.
+
+    Claims between the two queues are frozen for a while (invariant 18).
+    """
     # Rules on a candidate.
     OWN_APPLICATION = "own-application"
     """The candidate belongs to the preemptor's application (I2) or to the preemptor's gang (J7)."""
@@ -87,8 +93,8 @@ class Rule(enum.StrEnum):
     OTHER_QUEUE = "other-queue"
     """The candidate runs in another queue.
 
-    A replacement takes no victim in another queue (I2). A gang takes none there either if its own queue is entitled to nothing
-    (J7).
+    A replacement takes no victim in another queue (I2). A gang whose own queue is entitled to nothing takes no victim in another
+    queue either (J7).
     """
     OWN_QUEUE = "own-queue"
     """The candidate runs in the preemptor's leaf, in which a claim takes no victim (G3)."""
@@ -99,7 +105,7 @@ class Rule(enum.StrEnum):
     CANDIDATE_DISABLED = "victim-queue-disabled"
     """The candidate's queue is protected by `preemption.policy: disabled` (G3)."""
     PRIORITY = "higher-priority"
-    """The candidate's priority is higher than the preemptor's, as seen where their paths meet (G5)."""
+    """The candidate's priority is higher than the preemptor's, as seen by the lowest queue above both (G5)."""
     REQUIRED_NODE = "required-node"
     """The candidate is a DaemonSet's pod (G6, Q10)."""
     RELEASING = "already-releasing"
@@ -115,26 +121,26 @@ class Rule(enum.StrEnum):
     BUDGET = "disruption-budget"
     """No pod of the candidate's disruption group may be disrupted now, and the partition respects disruption budgets (V5)."""
     NOT_OVER_GUARANTEE = "not-over-guarantee"
-    """The candidate's queue, or one above it, exceeds its guarantee in a lacking type by no more than the dead zone (G4, P9)."""
+    """The candidate's queue, or a queue above it, exceeds its guarantee of a lacking type by at most the dead zone (G4, P9)."""
     BELOW_GUARANTEE = "below-guarantee"
     """A queue would be below its guarantee without the candidate (G4, Q12)."""
     OVERSHOOT = "overshoot"
-    """The candidate is larger than the rest of the target, with `overshoot: none` (Q13)."""
+    """The setting is `overshoot: none`, and the candidate is larger than the rest of the target (Q13)."""
     NOT_NEEDED = "not-needed"
-    """Enough was freed without the candidate."""
+    """The other victims free enough without the candidate."""
     OTHER_NODE = "node-not-chosen"
-    """The candidate's node was not chosen, because victims on another node rank before those on it (G8)."""
+    """The candidate's node was not chosen, because another node has a better set of victims (G8)."""
     # Rules on a plan.
     SEVERAL_NODES = "several-nodes"
     """The victims of the plan run on several nodes (G8)."""
     NOT_MINIMAL = "not-minimal"
-    """A victim is not needed, so that it could be given back (invariant 11)."""
+    """A victim of the plan is not needed: without it, the plan would still free enough (invariant 11)."""
     VICTIM_TWICE = "victim-twice"
-    """Another decision evicts the victim already (invariant 10)."""
+    """Another decision already evicts the victim (invariant 10)."""
     NO_ROOM_MADE = "no-room-made"
     """The preemptor would not fit after the releases (invariant 12)."""
     PART_OF_JOB = "part-of-a-job"
-    """The plan serves some members of a gang and not all (J8, invariant 9)."""
+    """The plan places some members of a gang, but not all members (J8, invariant 9)."""
     OVER_SHARE = "beyond-the-guarantee"
     """The plan takes more from other queues than the gang's own queue may still claim (J7)."""
     TARGET_TYPES = "target-types"
@@ -148,7 +154,7 @@ class Intent:
     policy: str
     ask: WaitingAsk
     job: WaitingGang | None = None
-    """The gang that wants capacity as a whole. ``ask`` is the first member of that gang."""
+    """The gang for which capacity is needed as a whole. ``ask`` is the first member of that gang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,7 @@ class ShrinkIntent:
 class PlannedPledge:
     """A pledge that a plan makes: a node keeps capacity for an ask before the capacity is free. ``row`` is the node's row in the snapshot.
 
-    With ``exclusive``, no other ask gets capacity on the node until this one is placed (G11).
+    With ``exclusive``, no other ask gets capacity on the node until the ask of the pledge is placed (G11).
     """
 
     ask: WaitingAsk
@@ -200,7 +206,7 @@ class ProtectedCandidates:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan. Either all of its releases and pledges are carried out, or none.
+    """A plan. Either all of its releases and pledges are carried out, or none of them.
 
     ``levels`` has the amounts of queues that explain the plan to users. A quota run or surplus reclaim has no pledges, and its
     amounts are in ``shrink``. ``spared`` has the candidates that rules protected. ``replans`` is the id of the open decision
@@ -250,9 +256,9 @@ class Refusal:
 class PlanMaker(Protocol):
     """A module that makes a plan for each intent that carries its name.
 
-    Such a module has no memory. It reads all facts from the snapshot. It never reads other policies or the live state. Quota
-    enforcement and surplus reclaim are not of this kind, because no ask gets the capacity that they free. They answer a
-    `ShrinkIntent`.
+    Such a module stores nothing between calls. The module reads all facts from the snapshot, and never from other policies or
+    the live state. Quota enforcement and surplus reclaim are no plan makers, because no ask gets the capacity that they free.
+    These two policies answer a `ShrinkIntent`.
     """
 
     @property
@@ -266,7 +272,7 @@ class PlanMaker(Protocol):
 
 
 class Policy(PlanMaker, Protocol):
-    """A preemption policy. Its intents name the asks that want capacity.
+    """A preemption policy. The intents of the policy name the asks that need capacity.
 
     An intent can carry the name of another module, which then makes the plan: policy `guaranteed` names gangs among its claims.
     """

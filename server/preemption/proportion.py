@@ -1,11 +1,12 @@
-"""Shares by weight: the amount of each type that a queue deserves, and how its usage compares with it (W1 to W7).
+"""Shares by weight: the amount of each type that a queue deserves, compared with the queue's usage (W1 to W7).
 
-- W1: every level divides its parent's share by weight. A queue gets at most the amount that it requests, and at most its maximum. It
-  gets at least its floor, which follows from guarantees.
+- W1: every level divides its parent's share by weight. A queue gets at most the amount that it requests, and at most its
+  maximum. A queue gets at least its floor, which follows from guarantees.
 - W2: a type is contended at a level whose queues request more of the type than the level has. A queue is entitled to its deserved
   share of a contended type, and to its floor of every other type. With ``demand_cap`` off, each leaf counts as requesting without
   limit. The results are then called *plain shares by weight*, and a queue is entitled to its plain share of every type.
-- W4 and W5: none of these numbers is stored. Allocated and Preempting are only reported, and their sum is the deserved share (W7).
+- W4 and W5: shares are computed when they are needed, and are not stored. The amounts Allocated and Preempting are only
+  reported. Their sum is the deserved share (W7).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +25,10 @@ Families = list[list[tuple[int, int]]]
 class Share(NamedTuple):
     """The share of one queue, by type index.
 
-    ``demand`` is the amount that the queue holds and requests. ``cap`` is the largest amount that the queue may have, None if
+    ``demand`` is the amount that the queue uses and requests. ``cap`` is the largest amount that the queue may have, None if
     there is no limit. ``floor`` is the smallest amount that the queue gets. ``deserved`` is the queue's part by weight, and
-    ``entitled`` is the amount that it may claim. ``contended`` says whether the queue and its siblings request more than their
-    parent's share.
+    ``entitled`` is the amount up to which the queue may claim. ``contended`` says whether the queue and its siblings request
+    more than their parent's share.
     """
 
     demand: FrozenAmounts
@@ -49,7 +50,7 @@ class ShareLevel(StrEnum):
 class QueueStanding(NamedTuple):
     """A queue's usage compared with its share, by type index: over, even or under, and the reported amounts (W4, W5).
 
-    ``preempting`` is the part of the deserved share that siblings use. ``allocated`` is the other part.
+    ``preempting`` is the part of the deserved share that siblings use. ``allocated`` is the rest of the deserved share.
     """
 
     sides: tuple[ShareLevel, ...]
@@ -93,7 +94,7 @@ class Proportion:
     def entitled(self, path: str) -> FrozenAmounts:
         """Return the entitlement (E) of a queue by type (W2).
 
-        This is the deserved share for a contended type, and the floor for any other type.
+        The entitlement is the deserved share for a contended type, and the floor for any other type.
         """
         return self.of(path).entitled
 
@@ -135,10 +136,10 @@ class Proportion:
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return, for each sibling, the part of its share that other siblings use (W5).
+    """Return, for each of several siblings, the part of its share that other siblings use (W5).
 
-    The usage beyond the shares of some siblings is divided among the siblings below their shares, in proportion to the amounts
-    that the latter lack.
+    The usage beyond the shares of some siblings is divided among the siblings below their shares, in proportion to the
+    difference between share and usage.
     """
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)
@@ -146,7 +147,10 @@ def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
 
 
 def _side(used: int, deserved: int, wanted: int) -> ShareLevel:
-    """Return how a usage compares with the deserved share (W4). A queue that uses less than its share and requests no more is even."""
+    """Return whether a usage is over, even with or under the deserved share (W4).
+
+    A queue that uses less than its share and requests no more is even.
+    """
     if used > deserved:
         return ShareLevel.OVER
     return ShareLevel.UNDER if used < deserved and wanted > used else ShareLevel.EVEN
@@ -192,7 +196,10 @@ def of_view(snapshot: Snapshot) -> Proportion:
 
 
 def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
-    """Return all paths, level by level, with the children of each queue together and sorted. Also return the families of each level."""
+    """Return all paths, level by level, with the children of each queue together and sorted.
+
+    Also return, for each level, its families: the groups of siblings.
+    """
     below: dict[str, list[str]] = {}
     for path, queue in queues.items():
         below.setdefault(queue.parent, []).append(path)
@@ -212,7 +219,7 @@ def _in_levels(queues: Mapping[str, QueueFacts]) -> tuple[list[str], Families]:
 
 
 def _held(queue: QueueFacts, nothing: FrozenAmounts) -> FrozenAmounts:
-    """Return the amounts that a queue will hold once every open decision is carried out (G2)."""
+    """Return the amounts that a queue will use once every open decision is carried out (G2)."""
     if queue.releasing == queue.promised == nothing:
         return queue.usage
     lines = zip(queue.usage, queue.releasing, queue.promised, queue.reserved, strict=True)

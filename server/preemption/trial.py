@@ -30,8 +30,8 @@ class Trial:
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches. A rollback empties this
     cache. ``further_claims`` reads the claims that the snapshot leaves out. ``further_claims`` is None if the snapshot has all
-    claims. ``steps`` is the cost of searches so far, in units of one placement. With ``brief``, refusals of claims leave out
-    the protected candidates, because nothing will read them.
+    claims. ``steps`` is the cost of searches so far, in units of one placement. With ``brief``, refusals of claims leave out the
+    protected candidates, because no caller reads them.
     """
 
     __slots__ = (
@@ -117,7 +117,7 @@ class Trial:
         return self._plans[mark:]
 
     def apply(self, plan: Plan) -> None:
-        """Apply a plan, so that every later answer treats the plan as carried out. The plan is not checked."""
+        """Apply a plan, so that all later results treat the plan as carried out. The plan is not checked."""
         self._plans.append(plan)
         self._change(plan, 1)
 
@@ -149,7 +149,7 @@ class Trial:
             self._free = self.snapshot.nodes.free.copy()
         _add(self._free, row, kind.node_demand, -sign)
         if plan.facts.reserves:
-            # A reservation yields to claims, which therefore do not see it (see `free_for_claim`).
+            # A reservation yields to claims, so that its capacity counts as free for claims (see `free_for_claim`).
             self._reserve(row, kind.node_demand, sign)
         if self._held is None:
             self._held = self.snapshot.nodes.held.copy()
@@ -161,7 +161,10 @@ class Trial:
         self._promise(plan, pledge, sign)
 
     def _promise(self, plan: Plan, pledge: PlannedPledge, sign: int) -> None:
-        """Count a pledge in the promised, reserved and firm amounts of the queues on its path. With ``sign`` -1, remove it again."""
+        """Count a pledge in the promised, reserved and firm amounts of the queues on its path.
+
+        With ``sign`` -1, subtract the pledge again.
+        """
         kind = pledge.ask.kind
         for queue in self.snapshot.path_up(pledge.ask.leaf):
             self._known_held.pop(queue.path, None)
@@ -182,7 +185,7 @@ class Trial:
             held[index] += sign * quantity
 
     def _close(self, row: int, sign: int) -> None:
-        """Close a node to all asks except the one for which the node is held (G11). With ``sign`` -1, open it again."""
+        """Close a node to all asks except the one for which the node is held (G11). With ``sign`` -1, open the node again."""
         if self._nodes is self.snapshot.nodes:
             self._nodes = replace(self._nodes, open=self._nodes.open.copy())
         self._nodes.open[row] = sign < 0 and bool(self.snapshot.nodes.open[row])
@@ -246,7 +249,7 @@ class Trial:
 
         Claims compare these amounts with the queue's entitlement (G2).
 
-        Reservations are left out. Their capacity may never become free, and they yield to claims.
+        Reservations are left out, because they yield to claims, and because their capacity may never become free.
         """
         known = self._known_held.get(path)
         if known is None:
@@ -280,7 +283,7 @@ class Trial:
         return tuple(self._firm.get(path) or self.snapshot.firm[path].held)
 
     def firm_reserved(self, path: str) -> FrozenAmounts:
-        """Return, by type, the amounts that are reserved for firm asks of a queue. `firm_held` leaves these out."""
+        """Return, by type, the amounts that are reserved for firm asks of a queue. `firm_held` leaves out reserved amounts."""
         return tuple(self._weak_firm.get(path) or self.snapshot.firm[path].reserved)
 
     def has_headroom(self, leaf: str, demand: Demand) -> bool:
@@ -376,9 +379,9 @@ class Trial:
     ) -> tuple[Mask, Array]:
         """Return the nodes that could take the ask if nothing ran on them, by row.
 
-        Each row comes with the amounts that must be freed on its node for the ask, by type index. An amount is what the node
-        will lack, and at least the amount in ``least``. Nodes on which an amount of a ``closed`` type must be freed are left
-        out (G2).
+        Each row comes with the amounts that must be freed on its node for the ask, by type index. An amount is the lacking
+        amount of the node, or the amount in ``least`` if that is larger. Nodes on which an amount of a ``closed`` type must be
+        freed are left out (G2).
         """
         return node_search.lacking(self._nodes, self._claimable(), kind, least, closed)
 
@@ -391,7 +394,7 @@ class Trial:
         return node_search.may_require(self.snapshot.nodes, kind, row)
 
     def all_stand(self, rows: Array) -> bool:
-        """Return whether the allocations in all of these rows run, and no release of them is ordered."""
+        """Return whether the allocations in all of these rows run, and none of their releases is ordered."""
         if len(rows) <= FEW:
             return all(map(self.standing.item, rows.tolist()))
         return bool(self.standing[rows].all())
@@ -448,7 +451,7 @@ class Trial:
     def least_short(self, kind: ClassFacts) -> int:
         """Return the row of the node that lacks least now for asks of the class, -1 if there is none.
 
-        The node must be able to hold such an ask when it is empty. No capacity on it may be held for another ask.
+        The node must be able to hold such an ask when it is empty. No capacity of the node may be held for another ask.
         """
         nodes = self._nodes
         held = nodes.held if self._held is None else self._held

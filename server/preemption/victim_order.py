@@ -1,9 +1,9 @@
 """The order of victims (V2, P6): lists of keys that are compared one after another, with the allocation's own key last.
 
-Each policy has a list. The list begins with fixed keys. `preemption.order` of a partition may replace the keys after them. A
-key is a whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A policy
-searches in this order, and uses it to break ties. Other modules decide which sets of victims are legal and which set is the
-smallest.
+Each policy has a list. The list begins with fixed keys. `preemption.order` of a partition may replace the keys after the fixed
+keys. A key is a whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A
+policy searches in this order, and uses it to break ties. The modules that search for victims decide which sets of victims are
+legal and which set is the smallest.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 
 
 def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return the keys of a list that a partition may replace: the keys in its configuration, else the usual keys."""
+    """Return the keys of a list that a partition may replace: the keys in its configuration, or else the default keys."""
     written = {
         "claim": settings.order_claim,
         "quota": settings.order_quota,
@@ -92,7 +92,7 @@ class Comparator:
     # Keys that are more than a column ---------------------------------------------------------------------
 
     def protection(self) -> Read:
-        """Return the key that puts opted-out pods later.
+        """Return the key that puts opted-out pods last.
 
         The value is 0, except for a pod that opted out or whose disruption budget is used up.
         """
@@ -110,7 +110,7 @@ class Comparator:
         return lambda row: 2 if originator(row) else int(bool(protection(row)))
 
     def originator(self) -> Read:
-        """Return the key that puts the originator of an application later."""
+        """Return the key that puts the originator of an application last."""
         flags = self.trial.snapshot.allocations.flags.item
         return lambda row: flags(row) & ORIGINATOR
 

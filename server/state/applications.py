@@ -27,15 +27,16 @@ class Ask:
 
     - ``cycle`` is the number of complete placement passes that had ended when the ask began to wait. Each complete pass after that
       is a missed opportunity (P2).
-    - ``code`` is the reason for waiting that was last sent to the shim. It is "" if no reason was sent, or if the reason must
-      be sent again.
+    - ``code`` is the reason for waiting that was last sent to the shim. ``code`` is "" if no reason was sent, or if the reason
+      must be sent again.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
     - ``released_by`` is the open decision that evicts the allocation, or that replaces it if the allocation is a placeholder.
-      ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of the order.
+      ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of that order, such as
+      its instant.
     - ``vetoed`` says that the resource manager could not evict the allocation, and that the back-off after this veto is not
       over.
-    - ``tried_ms`` is the instant at which a decision for the ask last failed, 0 if none has failed. ``wait_ms`` is the ask's
-      own back-off, which is used for a refusal after such a failure.
+    - ``tried_ms`` is the instant at which a decision for the ask last failed, 0 if none has failed. ``wait_ms`` is the ask's own
+      back-off, which doubles with each such failure. The ask waits for the longer of this back-off and the usual back-off.
     - ``tried_node`` is the ``changes`` counter of the ask's required node when preemption for the ask was last refused (G11).
     - ``was_brought`` says that the pod already ran when the core first learned of it.
     - ``ordinary`` says that the ask has stopped waiting for placeholders of its application (docs/gang-placeholders.md).
@@ -175,13 +176,13 @@ class Group:
 
     - ``asks`` may contain asks that have left the group. The field ``group`` of such an ask has another value. ``live`` is the
       number of asks that are still in the group.
-    - ``entry`` is the group's current entry in the application's heap. It is None while the group is parked or empty.
+    - ``entry`` is the group's current entry in the application's heap. ``entry`` is None while the group is parked or empty.
     - If ``in_turn`` is true, no ask has missed more opportunities than an ask before it (P4).
     - ``untold`` holds the asks whose reason for waiting has not been sent to the shim yet.
     - ``refused_ms`` is the instant at which preemption was last refused to those asks of the group that were due. ``verdict``
       is the verdict of that refusal.
-    - ``rests`` has, for each policy, a configuration and the instant until which no ask of the group is due under it. An ask
-      that joins the group ends this wait.
+    - ``rests`` has, for each policy, a configuration and an instant. While this configuration is in force, the policy does not
+      plan for the group before that instant. An ask that joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
     """
 
@@ -232,15 +233,15 @@ class Group:
 class Gang:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    A job has an entry in the application's heap, as a group has. The entry has the sort key of the job's first member.
+    A gang has an entry in the application's heap, as a group has. The entry has the sort key of the gang's first member.
 
-    - ``tried`` has the counters ``relief`` and ``placements`` of the partition when the job was last found not to fit.
+    - ``tried`` has the counters ``relief`` and ``placements`` of the partition when the gang was last found not to fit.
       ``tried_reserved`` has these counters at the last such test that also used the capacity reserved for lower priorities.
     - ``placed`` is the number of members that have a node and keep it.
-    - ``refused_ms`` is the instant at which preemption was last refused to the job. ``verdict`` is the verdict of that refusal.
-      ``beside`` is a shadow's memory about the job.
+    - ``refused_ms`` is the instant at which preemption was last refused to the gang. ``verdict`` is the verdict of that refusal.
+      ``beside`` is a shadow's memory about the gang.
     - ``example`` is the spec of the member that was reported last.
-    - ``counted`` says that no client stated the job's size. The members of such a job are counted (see `state.gang_sizes`).
+    - ``counted`` says that no client stated the gang's size. The members of such a gang are counted (see `state.gang_sizes`).
     """
 
     __slots__ = (
@@ -292,7 +293,7 @@ class Gang:
 
 
 GroupEntry = tuple[int, int, int, int, Group | Gang]
-"""An ask key, a number that is unique among the entries, and the group or job. The ask is the first of that group or job."""
+"""The key of the first ask of a group or gang, a number that is unique among the entries, and the group or gang itself."""
 
 
 class Application:
@@ -302,8 +303,8 @@ class Application:
       the user, and of the group. A firm ask has to pass more limits (`limits_of`).
     - ``entry`` is the application's current entry in the leaf's heap. ``priority`` is a priority that no placeable ask of the
       application exceeds.
-    - ``reserves_from_ms`` is the instant from which nodes may be reserved for the application's asks. A reservation that timed
-      out sets this instant.
+    - ``reserves_from_ms`` is the instant from which nodes may be reserved for the application's asks. A reservation that times
+      out sets this instant to a later one.
     - ``reserve`` has the placeholders that the application declared. ``holds`` has the asks that wait for placeholders, by task
       group.
     """

@@ -1,7 +1,7 @@
 """The records of refused asks, which keep planners from trying these asks again at once (G1).
 
-Two sides plan for the same asks: the live side, and a *shadow*, whose decisions are not carried out. Each side has its own memory,
-so that a refusal on one side does not delay the other side.
+The core may plan twice for the same asks: *live*, and for a *shadow*, whose decisions are not carried out. Refusals by live
+planning and refusals by the shadow are recorded separately. Thus a refusal in the shadow does not delay a live decision.
 """
 
 from typing import Final, Protocol
@@ -13,20 +13,23 @@ NODES_MAX: Final = 4_096
 """The largest number of asks with a required node whose refusal a shadow remembers."""
 
 Rest = tuple[object, int]
-"""A configuration, and an instant. Until that instant, and while that configuration is in force, no ask of a group is due for a policy."""
+"""A pause of one policy for one group: a configuration, and an instant.
+
+While that configuration is in force, no ask of the group is due before that instant.
+"""
 
 
 class Tries(Protocol):
-    """The memory of one side, live or shadow."""
+    """The record of refused asks that live planning or a shadow reads and writes."""
 
     def refused_ms(self, group: Group | Gang) -> int:
-        """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
+        """Return the instant of the last refusal of the group's due asks, or of the gang. Return 0 if there was no refusal."""
 
     def refuse(self, group: Group | Gang, now: int) -> None:
-        """Record that the due asks of the group, or the job, are refused now."""
+        """Record that preemption is refused now for the group's due asks, or for the gang."""
 
     def verdict(self, group: Group | Gang) -> Verdict | None:
-        """Return the verdict of the last refusal, or None."""
+        """Return the verdict of the last refusal, or None if there was no refusal."""
 
     def judge(self, group: Group | Gang, verdict: Verdict) -> None:
         """Record the verdict of the last refusal of the group or gang."""
@@ -38,27 +41,30 @@ class Tries(Protocol):
         """Record the `Rest` of a group for a policy."""
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the ``changes`` counter of the required node when the ask was last refused (G11), -1 if it was never refused."""
+        """Return the ``changes`` counter of the required node when the ask was last refused (G11).
+
+        Return -1 if there was no refusal.
+        """
 
     def see_node(self, ask: Ask, changes: int) -> None:
         """Record the ``changes`` counter of the required node, because the ask is refused now."""
 
 
 class LiveTries:
-    """The memory of the live side, which is stored in the groups and asks themselves."""
+    """The record of refused asks of live planning. The record is stored in the groups and asks themselves."""
 
     __slots__ = ()
 
     def refused_ms(self, group: Group | Gang) -> int:
-        """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
+        """Return the instant of the last refusal of the group's due asks, or of the gang. Return 0 if there was no refusal."""
         return group.refused_ms
 
     def refuse(self, group: Group | Gang, now: int) -> None:
-        """Record that the due asks of the group, or the job, are refused now."""
+        """Record that preemption is refused now for the group's due asks, or for the gang."""
         group.refused_ms = now
 
     def verdict(self, group: Group | Gang) -> Verdict | None:
-        """Return the verdict of the last refusal, or None."""
+        """Return the verdict of the last refusal, or None if there was no refusal."""
         return group.verdict
 
     def judge(self, group: Group | Gang, verdict: Verdict) -> None:
@@ -74,7 +80,10 @@ class LiveTries:
         group.rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the ``changes`` counter of the required node when the ask was last refused (G11), -1 if it was never refused."""
+        """Return the ``changes`` counter of the required node when the ask was last refused (G11).
+
+        Return -1 if there was no refusal.
+        """
         return ask.tried_node
 
     def see_node(self, ask: Ask, changes: int) -> None:
@@ -83,7 +92,10 @@ class LiveTries:
 
 
 class ShadowTries:
-    """The memory of a shadow, in the field ``beside`` of groups and jobs. The memory of an earlier shadow is ignored."""
+    """The record of refused asks of a shadow, in the field ``beside`` of groups and gangs.
+
+    The record of an earlier shadow is ignored.
+    """
 
     __slots__ = ("_nodes",)
 
@@ -101,16 +113,16 @@ class ShadowTries:
         return known
 
     def refused_ms(self, group: Group | Gang) -> int:
-        """Return the instant at which the due asks of the group, or the job, were last refused. Return 0 if they were never refused."""
+        """Return the instant of the last refusal of the group's due asks, or of the gang. Return 0 if there was no refusal."""
         known = self._known(group)
         return 0 if known is None else known.refused_ms
 
     def refuse(self, group: Group | Gang, now: int) -> None:
-        """Record that the due asks of the group, or the job, are refused now."""
+        """Record that preemption is refused now for the group's due asks, or for the gang."""
         self._own(group).refused_ms = now
 
     def verdict(self, group: Group | Gang) -> Verdict | None:
-        """Return the verdict of the last refusal, or None."""
+        """Return the verdict of the last refusal, or None if there was no refusal."""
         known = self._known(group)
         return None if known is None else known.verdict
 
@@ -128,7 +140,10 @@ class ShadowTries:
         self._own(group).rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
-        """Return the ``changes`` counter of the required node when the ask was last refused (G11), -1 if it was never refused."""
+        """Return the ``changes`` counter of the required node when the ask was last refused (G11).
+
+        Return -1 if there was no refusal.
+        """
         return self._nodes.get(ask.key, -1)
 
     def see_node(self, ask: Ask, changes: int) -> None:

@@ -65,7 +65,10 @@ class NodeRows:
         self._frozen: NodeColumns | None = None
 
     def widen(self, width: int) -> None:
-        """Add columns for more resource types. Afterwards every node must be filled again, because it may have some of these types."""
+        """Add columns for more resource types.
+
+        Afterwards the rows of all nodes must be filled again, because the nodes may have amounts of the new types.
+        """
         self._capacity = _widened(self._capacity, width)
         self._free = _widened(self._free, width)
         self._reserved = _widened(self._reserved, width)
@@ -318,7 +321,10 @@ class Columns:
         self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
 
     def widen(self, width: int) -> bool:
-        """Add columns up to this number of resource types. Return whether any were added. If so, all nodes must be filled again."""
+        """Add columns up to this number of resource types.
+
+        Return whether any were added. After columns were added, the rows of all nodes must be filled again.
+        """
         if width == self.width:
             return False
         self.width = width
@@ -341,7 +347,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Add to ``flags``, which has the flags of the allocations' specs, the flags that the allocations got after their placement.
+    """Add the flags that the allocations got after their placement to ``flags``, which has the flags of their specs.
 
     Return the changed array.
     """

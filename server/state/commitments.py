@@ -1,7 +1,8 @@
 """Open decisions, and the capacity that they pledge to asks before it is free (C1, C2, C3; design 6.6).
 
-A pledge lowers a node's free capacity at once. It also counts as promised on its ask's queues. Thus no other ask can take that
-capacity or headroom. A reservation is a commitment with one pledge and no victims. A quota run has victims and no pledge.
+A pledge lowers a node's free capacity at once. The pledge also counts as promised capacity in the queues of its ask. Thus no
+other ask can take that capacity or headroom. A reservation is a commitment with one pledge and no victims. A quota run has
+victims and no pledge.
 """
 
 from typing import TYPE_CHECKING
@@ -24,8 +25,8 @@ class Pledge:
     While an ``exclusive`` pledge lasts, only asks with pledges on the node get capacity of the node (G11).
 
     The pledge of an ask that will replace a placeholder promises nothing in the ask's queues. Until the placeholder has ended,
-    the queues count the placeholder instead of the ask. On the node, the pledge keeps only the amounts that the ask needs
-    beyond those of the placeholder.
+    the queues count the placeholder instead of the ask. On the node, the pledge keeps only the amounts by which the ask is
+    larger than the placeholder.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -108,7 +109,7 @@ class Commitment:
         self.short: Pledge | None = None
         """The pledge whose node had too little free capacity when the decision's asks were last tried together.
 
-        It is None if there was no such pledge.
+        The value is None if there was no such pledge.
         """
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
@@ -131,7 +132,7 @@ class Commitment:
 
 
 def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
-    """Return the amounts that an ask takes on a node beyond those that its placeholder has on that node.
+    """Return the amounts that an ask takes on a node in addition to the amounts of its placeholder on that node.
 
     If the placeholder is on another node, return all amounts of the ask.
     """
@@ -150,10 +151,11 @@ class Decisions:
     - ``reservations`` are the pledges that reserve a node for an ask without evictions.
     - ``suspended`` has the decisions for which a new plan is being sought, because a victim was vetoed. The keys are the keys
       of the decision's asks, or for a quota run the path of its queue.
-    - ``records`` has the records of open decisions and of those that ended last. ``rankings`` has the orders in which decisions
-      considered their candidates. ``moves`` has the ends and confirmations of decisions that have not been reported yet.
+    - ``records`` has the records of open decisions and of the decisions that ended last. ``rankings`` has the orders in which
+      decisions considered their candidates. ``moves`` has the ends and confirmations of decisions that have not been reported
+      yet.
     - ``leaving`` has the victims of open and of ended decisions that still run. ``marked`` has the victims in ``leaving`` that
-      are only marked (J11).
+      are only marked, so that their eviction can still be withdrawn (J11).
     - ``marks`` has the marks that the shim found on victims, for each decision that was open before a restart.
     - ``checks`` has the plan checks that are still open.
     """

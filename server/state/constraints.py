@@ -3,12 +3,12 @@
 A constraint is evaluated once for each kind of node, and the result is stored as a mask (design 6.10).
 
 A node's *kind* consists of its taints and of its values of the labels that the constraint mentions. For a constraint that lists
-node names, these names are stored instead, so that ten thousand DaemonSet pods cost no masks.
+node names, these names are stored instead, so that ten thousand DaemonSet pods need no masks.
 
 A constraint that requires a label to have one of several values is *anchored* at these values. Only nodes with such a value are
 ever evaluated for the constraint. The label index finds these nodes. If there are few such nodes, their names are stored. Thus
-ten thousand pods that each select a different host cost no masks either. A node that changes is evaluated only for the constraints
-anchored at its labels.
+ten thousand pods that each select a different host need no masks either. A node that changes is evaluated only for the
+constraints anchored at its labels.
 """
 
 import re
@@ -26,7 +26,7 @@ Kind = tuple[tuple[str | None, ...], tuple[Taint, ...]]
 """A node's values of the label keys that a constraint mentions, and its taints."""
 
 Anchor = tuple[tuple[str, str], ...]
-"""Pairs of a label and a value. A node must have at least one of them to be allowed."""
+"""Pairs of a label and a value. A node must have at least one of these labels with its value to be allowed."""
 
 FEW_NODES: Final = 8
 """The largest number of nodes for which a constraint stores their names.
@@ -85,7 +85,10 @@ def repels(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
 
 
 def _compares(requirement: Requirement, value: str | None) -> bool:
-    """Return whether Gt or Lt holds between two whole numbers. Return False if one of them is not a whole number."""
+    """Return whether a label's value is greater (Gt) or less (Lt) than the required whole number.
+
+    Return False if one of the two values is not a whole number.
+    """
     try:
         have, want = int(value or ""), int(requirement.values[0])
     except (ValueError, IndexError):
@@ -205,8 +208,8 @@ def mentioned(constraints: Constraints) -> list[str]:
 def port_demand(ports: Iterable[HostPort], types: ResourceTypes) -> Demand:
     """Return the demand of host ports, as synthetic resources (design 6.10).
 
-    A port on all addresses takes the whole capacity that a node has of the port's type. A port on a single address takes one
-    unit of that capacity.
+    A port on all addresses takes the whole capacity that a node has of the port's synthetic resource. A port on a single
+    address takes one unit of that capacity.
     """
     wanted: dict[int, int] = {}
     for port in sorted(set(ports), key=lambda one: (one.protocol, one.port, one.host_ip)):
@@ -234,11 +237,11 @@ class NodeMask:
 
     - ``names`` has the names that the constraint lists, or the names of the nodes at its ``anchor`` if these are few. If
       ``names`` is None, ``allowed`` decides.
-    - ``heap`` is a heap with only the allowed nodes. It is built once the constraint's classes have found too many unsuitable
-      nodes on the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
+    - ``heap`` is a heap with only the allowed nodes. This heap is built once the constraint's classes have found too many
+      unsuitable nodes on the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
     - ``verdicts`` has the verdict for each kind of node, if the verdict depends on the kind alone.
     - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` has the epoch and the length of the
-      log of nodes at that time. While both are unchanged, no node has gained capacity.
+      log of nodes at that time. While the epoch and the length are unchanged, no node has gained capacity.
     """
 
     __slots__ = (
@@ -322,7 +325,7 @@ class ConstraintIndex:
         return mask
 
     def release(self, mask: NodeMask) -> None:
-        """Count one user less of the mask. Remove the mask if it has no users left."""
+        """Decrease the number of users of the mask by one. Remove the mask if it has no users left."""
         mask.users -= 1
         if mask.users:
             return
@@ -352,7 +355,7 @@ class ConstraintIndex:
                 self._spread(mask, self._near(mask))
 
     def node_removed(self, node: Node) -> None:
-        """Remove a node that is gone from the masks and the label index, because its slot may be given to another node."""
+        """Remove a deleted node from the masks and the label index, because its slot may be given to another node."""
         for mask in self._at(self._labels.labels_of(node)):
             _forget(mask, node)
         self._labels.remove(node)

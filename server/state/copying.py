@@ -117,7 +117,10 @@ def _is_shared(cls: type) -> bool:
 
 
 def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[int, Any]]) -> None:
-    """Add to ``beyond``, by class and identity, the objects of the line that are not shared and that must still be read."""
+    """Collect in ``beyond``, by class and identity, the objects of the line that must still be read.
+
+    Shared objects are left out.
+    """
     classes = set(map(type, line))
     mine = {cls for cls in classes if not _is_shared(cls)}
     if not mine or (all(issubclass(cls, tuple) for cls in mine) and _are_values(line)):
@@ -240,7 +243,7 @@ class _Renewal:
         return made
 
     def all(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return the copies of many values, or the given sequence if both graphs share all of them."""
+        """Return the copies of many values, or the given sequence if both graphs share all values."""
         if all(map(_is_shared, set(map(type, values)))):
             return values
         return list(map(self, values))

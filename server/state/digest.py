@@ -1,8 +1,8 @@
 """The digest: one hash of all visible state of a partition. Equal states have equal digests.
 
-The digest leaves out state that only makes the search fast (heaps, logs, parked groups). It also leaves out state that follows
-from other state. It includes every order that influences decisions: the order of nodes, applications, waiting asks and
-commitments.
+The digest leaves out state that only makes the search fast (heaps, logs, parked groups). The digest also leaves out state that
+follows from other state. The digest includes every order that influences decisions: the order of nodes, applications, waiting
+asks and commitments.
 """
 
 import enum
@@ -34,7 +34,7 @@ def digest(partition: Partition) -> str:
 def plain(value: object, omit: str = "") -> object:
     """Return a model value as nested tuples.
 
-    The items of a value whose order has no meaning are sorted. ``omit`` is the name of a field that is left out.
+    If the order of a value's items has no meaning, the items are sorted. ``omit`` is the name of a field that is left out.
     """
     if isinstance(value, enum.Enum):
         return value.value
@@ -123,7 +123,7 @@ def _plan_checks(partition: Partition) -> Iterator[Record]:
 
 
 def _rounds(partition: Partition) -> Iterator[Record]:
-    """Yield the record of rounds, which delays the next rounds of claims and bounds their releases (P1, P5)."""
+    """Yield the state of rounds. This state delays the next rounds of claims and limits their releases (P1, P5)."""
     yield "rounds", partition.round.began_ms
     for one in partition.round.released:
         yield "released", one.began_ms, tuple(sorted(one.taken.items()))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from server.state.nodes import Node
 
 NEVER: Final = 0
-"""The value in place of a step, for a count that has never changed."""
+"""The value of `DomainCount.rose` and `DomainCount.fell` before any change."""
 
 
 class Place(NamedTuple):
@@ -24,7 +24,10 @@ class Place(NamedTuple):
 
 
 class DomainCount:
-    """The number of allocations of one group in each domain, and the last steps at which a number rose and fell."""
+    """The number of allocations of one group in each domain.
+
+    ``rose`` and ``fell`` are the last steps at which one of these numbers rose and fell.
+    """
 
     __slots__ = ("by_domain", "fell", "rose")
 

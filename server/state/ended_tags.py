@@ -8,13 +8,16 @@ from typing import Final
 from server.model.asks import NO_TAGS, Tags
 
 ENDED_KEPT_MAX: Final = 10_000
-"""The smallest number of ended pods whose tags are kept. The pods that ended last are kept. At most twice as many are kept."""
+"""The tags of at least this number of pods are kept: the pods that ended last. At most twice as many tags are kept."""
 TAGS_KEPT_BYTES_MAX: Final = 4_096
 """The largest number of bytes of an ended pod's tags. Longer tags are not kept."""
 
 
 class EndedTags:
-    """The tags of the pods of one partition that ended last, by key. ``recent`` has the latest pods, and ``earlier`` has older ones."""
+    """The tags of the pods of one partition that ended last, by key.
+
+    ``recent`` has the tags of the latest pods, and ``earlier`` has older tags.
+    """
 
     __slots__ = ("earlier", "recent")
 

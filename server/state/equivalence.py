@@ -1,8 +1,10 @@
-"""Ask classes: asks with the same demand, constraints, preferences and job class form one class (design 6.10).
+"""Ask classes: one class has all asks with the same demand, constraints, preferences and gang class (design 6.10).
 
-Placement works with classes. If no node fits one ask of a class, no node fits the others. A limit that blocks one ask blocks
-all of them. An ask with a pledge has a class of its own, because its own pledge and promise are not counted against it (design
-6.6).
+A gang class is firm or lendable.
+
+Placement works with classes. If one ask of a class fits on no node, the other asks of the class fit on no node either. A limit
+that blocks one ask blocks all asks of the class. An ask with a pledge has a class of its own, because its own pledge and promise
+are not counted against it (design 6.6).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from server.state.nodes import NodeEntry
 
 SMALL: Final = 1 << 40
-"""The bound below which a quantity is small.
+"""The bound below which a quantity counts as small.
 
 A small quantity is checked against the total of its type only if that total is high (design 6.13, `events.overflow`).
 """
@@ -35,13 +37,14 @@ class AskClass:
     """One class with its state in the node search.
 
     - ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
-    - ``gang_class`` is firm or lendable. It is None if the partition has no classes (J4).
+    - ``gang_class`` is firm or lendable. ``gang_class`` is None if the partition has no classes (J4).
     - ``heap`` is the class's own heap of nodes. The heap is built when searches for this class have passed over too many
       unsuitable nodes of the shared heap. ``cursor`` is the position up to which the class has read the log of nodes.
       ``log_epoch`` is the epoch of that log.
-    - ``preferred`` orders the nodes for a class with ``preferences``. It is None for a class without preferences, as most classes
-      are.
-    - ``dead`` says that no node fits. ``waiting`` has the groups that are parked for this reason.
+    - ``preferred`` orders the nodes for a class with ``preferences``. ``preferred`` is None for a class without preferences.
+      Most classes have no preferences.
+    - ``dead`` says that the class is unschedulable: its asks fit on no node. ``waiting`` has the groups that are parked for
+      this reason.
     """
 
     __slots__ = (
@@ -114,7 +117,7 @@ def key_of(ask_class: AskClass) -> ClassKey:
 
 
 SHAPES_MAX: Final = 8192
-"""The largest number of specs whose class is remembered by identity. If there are more, all of them are forgotten."""
+"""The largest number of specs whose class is remembered by identity. If there are more specs, all specs are forgotten."""
 
 
 class EquivalenceClasses:
@@ -123,9 +126,9 @@ class EquivalenceClasses:
     - ``plain`` has the class of each spec whose asks may be added on the fast path.
     - ``crowded`` names the resource types with very large usage and requests. For these types, even small asks have to be checked
       (6.13).
-    - ``dead`` are the classes that no node fits.
+    - ``dead`` has the unschedulable classes, whose asks fit on no node.
     - ``groups`` is the number of groups of waiting asks. ``joined`` is the number of times that an ask joined a group.
-    - ``live_asks`` is the number of waiting asks whose classes are not dead. If it is 0, no ask can be placed.
+    - ``live_asks`` is the number of waiting asks whose classes are not unschedulable. If it is 0, no ask can be placed.
     """
 
     __slots__ = ("by_key", "by_spec", "crowded", "dead", "groups", "joined", "live_asks", "plain")
@@ -155,7 +158,7 @@ class EquivalenceClasses:
             self.plain[spec] = ask_class
 
     def forget_specs(self) -> None:
-        """Forget the classes of all specs, so that each is looked up again when the spec is next used."""
+        """Forget the classes of all specs, so that the class of a spec is looked up again when the spec is next used."""
         self.by_spec.clear()
         self.plain.clear()
 

@@ -55,7 +55,7 @@ class FreeTable:
         self._write(known)
 
     def _write(self, nodes: Mapping[int, "Node"]) -> None:
-        """Write the rows of nodes. A node without an entry, such as a removed node, counts as closed. Its amounts are zero."""
+        """Write the rows of nodes. A node without an entry, such as a removed node, counts as closed, with amounts of zero."""
         if not nodes:
             return
         slots = list(nodes)

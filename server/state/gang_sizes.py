@@ -1,10 +1,10 @@
-"""The sizes of jobs for which no client stated a size (J1).
+"""The sizes of gangs for which no client stated a size (J1).
 
-A job gathers members for a while. The size of the job is then the number of its members.
+A gang gathers members for a while. The size of the gang is then the number of its members.
 
-While a job gathers, its members have the size `UNSIZED`, which no job reaches. Thus the job counts as incomplete. After that
-time, the number of members is written to each member as the size. From then on the job is like any other job. A member that was
-tried as a job of one member remains a job of one member, even if further members come.
+While a gang gathers, its members have the size `UNSIZED`, which no gang reaches. Thus the gang counts as incomplete. After that
+time, the number of members is written to each member as the size. From then on the gang is like any other gang. A member that was
+tried as a gang of one member remains a gang of one member, even if further members come.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 
 
 def gathers(partition: Partition, job: Gang) -> bool:
-    """Return whether a job's size still has to be counted.
+    """Return whether a gang's size still has to be counted.
 
     The size has to be counted if it never was, or if members that were counted are gone and other members wait to replace them.
-    Return False if a client stated the size, if the job is gone, or if the job is `PLACEHOLDERS`.
+    Return False if a client stated the size, if the gang is gone, or if the gang is `PLACEHOLDERS`.
     """
     if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
         return False
@@ -30,7 +30,7 @@ def gathers(partition: Partition, job: Gang) -> bool:
 
 
 def present(partition: Partition, job: Gang) -> int:
-    """Return the number of a job's waiting, pledged and placed members."""
+    """Return the number of a gang's members that wait, have a pledge or are placed."""
     return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
 
 
@@ -42,16 +42,19 @@ def _pledged(partition: Partition, job: Gang) -> Iterator[Ask]:
 
 
 def _is_one_of(job: Gang, ask: Ask) -> bool:
-    """Return whether an ask is a member of the job. An ask that is a job of one member with the same key is not a member."""
+    """Return whether an ask is a member of the gang.
+
+    An ask that is a gang of one member is not a member of another gang, even if both gangs have the same key.
+    """
     return ask.spec.job_key == job.key and ask.spec.min_members > 1
 
 
 def agree(partition: Partition, job: Gang, ask: Ask) -> None:
-    """Write the size of the job to a placed ask.
+    """Write the size of the gang to a placed ask.
 
-    The spec of the ask may still have an earlier size of the job. While no member of the job is placed, `resize` misses a
+    The spec of the ask may still have an earlier size of the gang. While no member of the gang is placed, `resize` misses a
     member that is being released, and a member that waits as an ordinary ask. If clients stated both sizes, the ask keeps its
-    own size. If no other member waits or is placed, the job first gets the size of a pledged member.
+    own size. If no other member waits or is placed, the gang first gets the size of a pledged member.
     """
     alone = not job.members and not job.placed
     waiting = next(_pledged(partition, job), None) if alone else None
@@ -63,7 +66,7 @@ def agree(partition: Partition, job: Gang, ask: Ask) -> None:
 
 
 def resize(partition: Partition, job: Gang, size: int, *, counted: bool) -> None:
-    """Set the number of members that a job needs, in the job and in the specs of its members."""
+    """Set the number of members that a gang needs, in the gang and in the specs of its members."""
     sizes: dict[AskSpec, AskSpec] = {}
     for ask in [*job.members, *_pledged(partition, job), *_beside(job)]:
         spec = sizes.get(ask.spec)
@@ -79,7 +82,7 @@ def resize(partition: Partition, job: Gang, size: int, *, counted: bool) -> None
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
-    """Combine placeholders that name no job into one job, once there are as many placeholders as the application declared.
+    """Combine placeholders that name no gang into one gang, once there are as many placeholders as the application declared.
 
     Placed placeholders count towards that number. Once the application no longer waits for all its placeholders, each
     placeholder becomes an ordinary ask.
@@ -98,7 +101,7 @@ def size_placeholders(partition: Partition, application: Application) -> None:
 
 
 def _beside(job: Gang) -> list[Ask]:
-    """Return the placed members of a job, and the members that wait as ordinary asks because enough members are placed."""
+    """Return the placed members of a gang, and the members that wait as ordinary asks because enough members are placed."""
     if not job.placed:
         return []
     application = job.application
@@ -109,9 +112,9 @@ def _beside(job: Gang) -> list[Ask]:
 
 
 def _regroup_members(partition: Partition, job: Gang) -> None:
-    """Enqueue a job's waiting members again, in the job or outside it. The job's size decides which."""
+    """Enqueue a gang's waiting members again, in the gang or outside it. The gang's size decides which."""
     if job.min_members <= 1:
-        job.placed = 0  # the members of a job of one are not counted
+        job.placed = 0  # for a gang of one member, members are not counted
         pending.drop_empty_gang(partition, job)
         pending.regroup(partition, job)
     elif job.placed:

@@ -30,7 +30,10 @@ def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
-    """Place the first ask of the group at the top of its application's heap, and return the ask. This usual case is fast."""
+    """Place the first ask of the group at the top of its application's heap, and return the ask.
+
+    This function is faster than `place`.
+    """
     ask = pending.pop_first(partition, group)
     _assign(partition, ask, node, now)
     usage.charge(group.application, group.ask_class.demand)
@@ -65,7 +68,7 @@ def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
-    """Add ``count`` to the placed members of an ask's job. A releasing member is not among the placed members (J8)."""
+    """Add ``count`` to the placed members of an ask's gang. A releasing member is not among the placed members (J8)."""
     spec = ask.spec
     if spec.min_members > 1 and spec.job_key:
         job = pending.job_of(partition, application, spec)
@@ -155,7 +158,7 @@ def set_started(partition: Partition, ask: Ask, started_ms: int | None) -> None:
 def set_releasing(partition: Partition, ask: Ask, *, releasing: bool) -> None:
     """Set or clear ``releasing`` of an allocation, which says that its release is ordered.
 
-    For the victims of a decision, `order` sets it.
+    For the victims of a decision, `order` sets ``releasing``.
     """
     if ask.releasing == releasing:
         return
@@ -230,7 +233,7 @@ def pledge(partition: Partition, held: Pledge) -> None:
     ask.ask_class.pledge = held
     if shared.dead:
         # An ask's own pledge counts as free capacity for the ask. The ask therefore sees the same free
-        # capacity as before, and fits on no node either.
+        # capacity as before, and still fits on no node.
         pending.kill_class(partition, ask.ask_class)
     partition.leave_class(shared)
     ask.pledge = held
@@ -342,7 +345,7 @@ def order(
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
-    """Record that the victim's manager was ordered to end the victim, which may only have been marked before.
+    """Record that the manager of a victim was ordered to end it. Before this order, the victim may only have been marked.
 
     Such an order cannot be withdrawn.
     """
@@ -357,7 +360,7 @@ def replace(
 ) -> None:
     """Let a waiting ask replace a placeholder as soon as the placeholder has ended.
 
-    The ask gets the placeholder's node or another one.
+    The ask gets the placeholder's node or another node.
 
     Until then, the placeholder's usage is counted instead of the ask's usage. Thus no amount is counted twice, and no other ask
     gets the capacity.
@@ -453,7 +456,8 @@ def close(partition: Partition, commitment: Commitment, state: DecisionState, re
         if ask.going is not None and ask.going.awaited and state is not DecisionState.EXPIRED:
             ask.going = ask.going._replace(awaited=())
         if commitment.replaces:
-            set_releasing(partition, ask, releasing=True)  # from now on it counts for no other ask
+            # From now on the placeholder itself is counted, and no longer instead of an ask.
+            set_releasing(partition, ask, releasing=True)
     commitment.victims.clear()
     commitment.state = state
     if commitment.suspended:

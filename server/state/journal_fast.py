@@ -1,4 +1,6 @@
-"""The fast path of `journal`. It writes all placements of a batch, or all ends of allocations that ended together, at once.
+"""The fast path of `journal`.
+
+The functions write all placements of a batch, or all ends of allocations that ended together, at once.
 
 Afterwards the state is as if `journal.place_first` or `journal.unsettle` had been called for one ask after the other.
 """
@@ -37,7 +39,10 @@ def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> 
 def charge_applications(
     columns: Sequence[int], after: Iterable[tuple[Application, Sequence[int], int]]
 ) -> None:
-    """Set each application's usage to the values after the batch, by column. If its leaf sorts by share, also set its share."""
+    """Set each application's usage to the values after the batch, by column.
+
+    If the leaf sorts by share, also set the application's share.
+    """
     for one, amounts, share in after:
         own, leaf = one.usage, one.leaf
         for index, amount in zip(columns, amounts, strict=True):

@@ -11,16 +11,16 @@ NodeSet = dict[Node, None]
 CARRIED_MAX: Final = 65_536
 """The largest number of distinct label keys of nodes that the index remembers.
 
-With this memory, a key that no node has needs no pass over the nodes.
+Thus no pass over the nodes is needed for a key that no node has.
 """
 
 
 class LabelIndex:
     """The nodes of a partition by label key and value.
 
-    When a first constraint uses a key, one pass over the nodes indexes the key. When no constraint uses the key any more, its
-    index is dropped. The nodes may have a million keys, of which constraints use few. A key that no node ever had needs no
-    pass.
+    When the first constraint begins to use a key, one pass over the nodes indexes the key. When no constraint uses the key any
+    more, its index is dropped. The nodes may have a million keys, but constraints use only a few of these keys. A key that no
+    node ever had needs no pass.
     """
 
     __slots__ = ("_carried", "_keys", "_labels", "_users")
@@ -41,7 +41,7 @@ class LabelIndex:
         return self._labels.get(node, {})
 
     def use(self, key: str) -> None:
-        """Count one more user of a key."""
+        """Increase the number of users of a key by one. Index the key if it is the first user."""
         if key not in self._users:
             self._users[key] = 0
             self._keys[key] = self._found(key)
@@ -59,7 +59,7 @@ class LabelIndex:
         return values
 
     def drop(self, key: str) -> None:
-        """Count one user less of a key."""
+        """Decrease the number of users of a key by one. Without users, drop the index of the key."""
         self._users[key] -= 1
         if not self._users[key]:
             del self._users[key], self._keys[key]

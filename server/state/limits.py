@@ -38,7 +38,7 @@ def kept(left: int, waiting: int) -> int:
     The amount is the sum of the requests of these asks, but at most the part of the queue's guarantee that firm asks do not
     hold yet.
 
-    Usage thus reaches at most max(firm held, min(guaranteed, firm held and waiting)) plus the amount that lendable asks hold.
+    Usage is thus at most the amount that lendable asks hold plus max(firm held, min(guaranteed, firm held plus firm waiting)).
     """
     return 0 if left > NO_LIMIT >> 1 else max(0, min(left, waiting))
 
@@ -111,7 +111,7 @@ class Limiter:
         if held.reserves:
             return all(headroom[index] >= 0 for index, _ in ask_class.demand)
         if self.kind == "firm":
-            return True  # it was counted when the decision was made
+            return True  # the decision counted this ask when it was made
         promised = self.queue.promised
         return all(
             headroom[index] + promised[index] >= wanted for index, wanted in ask_class.demand
@@ -171,9 +171,9 @@ def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
     """Return the one group whose limits apply to an application, on the application's whole path.
 
-    The result is the user's group that the limits name first. The limits are read from the leaf up to the root, and at each
-    queue in file order. If the limits name none of the user's groups, return the wildcard if a limit on the path has it, and
-    else no group ("").
+    The limits are read from the leaf up to the root, and at each queue in the order of the file. The result is the first group
+    of the user that a limit names. If the limits name none of the user's groups, return the wildcard if a limit on the path has
+    it, and else no group ("").
     """
     queue: Queue | None = leaf
     wildcard = ""

@@ -1,14 +1,14 @@
 """The work that preemption destroyed: the time for which victims had run when their eviction was ordered, and the cores that they used.
 
-The sums begin with the start of the core, by policy, claimant queue and victim queue. A second table also has the
-victim's user and application. A victim is added as soon as it has ended, for any reason. A victim that could not be
-released is not added. The time of a victim begins when its pod started or, if no start was reported, at placement. The
-time ends with the order to evict the victim. Later time is left out, because the victim may have used it to save its
-work.
+One table has the sums since the start of the core by policy, preemptor's queue and victim's queue. A second table also
+distinguishes the user and the application of the victim. A victim is added as soon as it has ended, for any reason. A victim
+that could not be released is not added. The time of a victim begins when its pod started or, if no start was reported, at
+placement. The time ends with the order to evict the victim. The time after that order is left out, because the victim may have
+saved its work then.
 
-Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and
-queues for which the table has no free line, share the line `OTHERS`. Once half of the table is used, further
-applications share a line, too.
+Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues
+for which the table has no free line, share the line `OTHERS`. Once half of the table is used, further applications also share a
+line.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ OTHERS: Final = "(others)"
 class LossKey(NamedTuple):
     """The key of a sum: ``claimant`` is the preemptor's queue, or the queue that a quota run shrinks.
 
-    ``user`` and ``application`` are those of the victim. In the table by queue, both are empty.
+    ``user`` and ``application`` are the user and the application of the victim. In the table by queue, both are empty.
     """
 
     policy: str
@@ -44,9 +44,9 @@ class LossKey(NamedTuple):
 class Going(NamedTuple):
     """The order to evict an allocation: the policy, the queue that gets the capacity, the instant, and the delivery ("" means "delete").
 
-    ``softly`` says that the allocation is only marked, so that another operator deletes it (J11). If so, ``awaited`` has the
-    asks for which the allocation is evicted, as long as the core may plan for these asks again. All victims of one order share
-    one object.
+    ``softly`` says that the allocation is only marked, so that another operator deletes it (J11). For an allocation that is only
+    marked, ``awaited`` has the asks for which the allocation is evicted, as long as the core may plan for these asks again. All
+    victims of one order share one object.
     """
 
     policy: str
@@ -74,7 +74,7 @@ class LostWork:
         self.amounts: dict[LossKey, Amounts] = {}
         self.minutes: dict[tuple[int, LossKey], tuple[Lost, Amounts]] = {}
         self.complete_ms = 0
-        """The instant since which the sums by minute are complete. It is 0 if no minute was dropped."""
+        """The instant since which the sums by minute are complete. The instant is 0 if no minute was dropped."""
 
     def add(
         self, line: LossKey, lost: Lost, ordered_ms: int = 0, amounts: Amounts | None = None
@@ -110,7 +110,7 @@ class LostWork:
             self.minutes = {key: one for key, one in self.minutes.items() if key[0] > oldest}
 
     def since(self, instant: int) -> tuple[dict[LossKey, tuple[Lost, Amounts]], int]:
-        """Return the work lost to evictions that were ordered since the beginning of the minute in which an instant lies.
+        """Return the work lost by evictions that were ordered since an instant. The instant is rounded down to a whole minute.
 
         Also return the instant since which the sums are complete.
         """

@@ -26,7 +26,7 @@ NodeEntry = int
 The node with the smallest entry is the best, both in fair and in binpacking order.
 """
 NUMBER_BITS: Final = 48
-"""The number of low bits of an entry that hold the arrival number. They suffice for the nodes of a thousand years."""
+"""The number of low bits of an entry that hold the arrival number. So many arrival numbers suffice for a thousand years."""
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 
 HEAP_SLACK: Final = 16
@@ -34,16 +34,18 @@ HEAP_SLACK: Final = 16
 
 
 class Node:
-    """One node. ``free`` is the capacity less usage, foreign pods and pledges, by type index. ``free`` may be negative.
+    """The state of one node.
+
+    ``free`` is the capacity less usage, foreign pods and pledges, by type index. ``free`` may be negative.
 
     - ``parts`` has the terms of the node's score.
     - ``opened`` says that the node's manager has enabled or drained the node since the node was added. From then on, all pods
       of the node are known.
     - ``holds`` is the number of exclusive pledges on the node. While there are any, the node takes only asks with a pledge on
       it (G11).
-    - ``changes`` rises when the node opens, closes or is updated, and when capacity becomes free on it. It does not rise when
-      capacity is taken. If preemption was refused to an ask that requires the node, the ask is not tried again while
-      ``changes`` stays the same.
+    - ``changes`` rises when the node opens, closes or is updated, and when capacity becomes free on it. ``changes`` does not
+      rise when capacity is taken. If preemption was refused to an ask that requires the node, the ask is tried again only after
+      ``changes`` has risen.
     """
 
     __slots__ = (
@@ -157,11 +159,11 @@ class NodeIndex:
 
     - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when entries are removed from the log. A
       class whose heap has another epoch builds its heap again.
-    - ``freed`` lists the nodes on which capacity became free since the last tick. Dead classes are tested on these nodes, and
-      may be requeued (design 6.5). ``reviving`` has the freed nodes with more dead classes than one tick may test.
+    - ``freed`` lists the nodes on which capacity became free since the last tick. Unschedulable classes are tested on these nodes, and
+      may be requeued (design 6.5). ``reviving`` has the freed nodes with more unschedulable classes than one tick may test.
     - ``numbered`` has the nodes with an entry, by arrival number.
-    - ``dirty`` has the nodes that have changed since a reader last asked for changes, by slot. There are two readers, the
-      columns of snapshots and the table of free capacity, and each change is kept for both.
+    - ``dirty`` has the nodes that have changed since a reader last asked for changes, by slot. The readers are the columns of
+      snapshots and the table of free capacity. Each change is kept until both readers have read it.
     - ``entered`` is the number of times that a node opened, or was updated while it was open.
     - ``domains`` has the number of allocations in each topology domain, for asks with preferences.
     """
@@ -218,7 +220,7 @@ class NodeIndex:
         node.parts = parts(tuple(node.capacity), self.weights)
 
     def enter(self, node: Node) -> None:
-        """Let the node take placements from now on, unless it has an exclusive hold."""
+        """Let the node take placements from now on, unless it has an exclusive pledge."""
         self.measure(node)
         if node.holds:
             self.touch(node)
@@ -240,19 +242,19 @@ class NodeIndex:
             node.entry = None
 
     def hold(self, node: Node) -> None:
-        """Add an exclusive hold, so that the node takes only asks that have a pledge on it (G11)."""
+        """Count one more exclusive pledge on the node. The node then takes only asks that have a pledge on it (G11)."""
         node.holds += 1
         self.leave(node)
         self.mark_freed(node)
 
     def let_go(self, node: Node) -> None:
-        """Remove one exclusive hold. After the last hold, the node takes placements if its manager has enabled it."""
+        """Count one exclusive pledge less. Without exclusive pledges, the node takes placements if its manager has enabled it."""
         node.holds -= 1
         if not node.holds and node.schedulable:
             self.enter(node)
 
     def touch(self, node: Node) -> None:
-        """Note a change of this node, for the columns and the table of free capacity."""
+        """Record that this node changed, for the columns and the table of free capacity."""
         node.changes += 1
         self.dirty[node.slot] = node
 
@@ -296,7 +298,10 @@ class NodeIndex:
         return {*self._for_columns, *self.dirty}
 
     def with_capacity_for(self, demand: Demand) -> list[Node]:
-        """Return the nodes that take placements and have free capacity for the demand, in one comparison of all nodes."""
+        """Return the nodes that take placements and have free capacity for the demand.
+
+        One comparison of arrays covers all nodes.
+        """
         self._hand_out()
         self._table.catch_up(self._for_table)
         self._for_table.clear()
@@ -343,7 +348,7 @@ class NodeIndex:
         return self._largest[1]
 
     def read_log(self, reader: LogReader, size: int) -> Iterable[Node] | None:
-        """Return the nodes that became better since the reader last read the log, without repetitions.
+        """Return the nodes that were added to the log since the reader last read it, without repetitions.
 
         Return None if the reader has to build its heap of ``size`` entries again. The reader has to do so if entries were
         removed from the log, or if building is cheaper. The reader calls `mark_read` afterwards.
@@ -399,7 +404,7 @@ class NodeIndex:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
-        """Write the node to the log, unless its last entry is this node and no class has read that entry yet."""
+        """Write the node to the log. Do nothing if the log ends with this node and no class has read that entry yet."""
         log = self.log
         if log and log[-1] is node and self.log_read < len(log):
             return
@@ -424,7 +429,7 @@ class ForeignPods:
 
 
 class NodeSlots:
-    """The nodes of one partition, each at the index of its slot, which is also its row in the columns.
+    """The nodes of one partition, each at the index of its slot. The index is also the row of the node in the columns.
 
     A slot without a node contains None, and its index is in ``free``, for the next new node.
     """

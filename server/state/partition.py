@@ -1,4 +1,4 @@
-"""The state of one partition, and functions that look things up in it. `journal` and `tree` change the state."""
+"""The state of one partition, and functions that read it. `journal` and `tree` change the state."""
 
 from server.model.asks import (
     AskSpec,
@@ -34,24 +34,25 @@ class Partition:
     ``resumption``.
 
     - ``index`` has the nodes, and finds a node for an ask.
-    - ``class_settings`` are the settings by which asks get their job classes, None if these are the settings in force.
-      ``unclassed`` are the asks that may still have a class of earlier settings, the oldest last (see `reclassing`).
+    - ``class_settings`` are the settings by which asks get their gang classes (firm or lendable). The value is None if these are
+      the settings in force. ``unclassed`` are the asks that may still have a class of earlier settings, the oldest last (see
+      `reclassing`).
     - ``unqueued`` are the plain asks that arrived since the last tick and are not in a group yet.
     - ``relief`` is the number of events that may have freed capacity. ``placements`` is the number of placements. A parked gang
-      is tried again when one of the two numbers has changed. A placement matters because it can change which nodes the other
-      members take (design 6.11).
+      is tried again when ``relief`` or ``placements`` has changed. A placement matters because it can change which nodes the
+      other members take (design 6.11).
     - ``owner`` is the resource manager to which the partition belongs, "" while the partition has no nodes and no applications.
     - ``disruptions`` has, for each disruption group, the number of pods that may be evicted.
     - ``quota_due`` has the instants at which quota runs are due, by queue path (see `quota_timers`).
-    - ``deserved`` has the bounds of leaves that share by plain weights (W2). ``shared_for`` is the value of the state for which
-      these bounds were computed.
-    - ``resumption`` is the state of a sync in which the manager, after a new registration, reports its objects again to be
-      compared. It is None if no such sync is in progress.
+    - ``deserved`` has the bounds of leaves that share by plain weights (W2). ``shared_for`` identifies the state for which these
+      bounds were computed.
+    - ``resumption`` is the state of a sync after a new registration of the manager. In this sync, reported objects are compared
+      with those in the core. ``resumption`` is None if no such sync is in progress.
     - ``shadow`` is the memory of the partition's shadow, None if there is no shadow.
     - ``thrashing`` is the memory of the thrashing monitor.
 
     A shadow reads a shallow copy of its partition in which ``spec``, ``round``, ``thrashing`` and ``deserved`` are the shadow's
-    own. Therefore these four must be attributes of the partition itself.
+    own. Therefore these four values must be attributes of the partition itself.
     """
 
     __slots__ = (
@@ -143,11 +144,11 @@ class Partition:
 
     @property
     def classed_by(self) -> PreemptionSettings:
-        """Return the settings by which asks get their job classes."""
+        """Return the settings by which asks get their gang classes."""
         return self.class_settings or self.spec.preemption
 
     def next_number(self) -> int:
-        """Return the next number for a queue, class, node or application, in order of arrival."""
+        """Return the next arrival number for a queue, class, node or application."""
         self.numbers += 1
         return self.numbers
 
@@ -156,8 +157,8 @@ class Partition:
 
         The id consists of the instant, a number and the partition, so that it is unique across restarts.
 
-        The id names the partition only if the partition is not `default`. If the clock was set back, an id from before
-        a restart could occur again. The number of such an id is skipped.
+        The id names the partition only if the partition is not `default`. If the clock was set back, an id of an earlier run of
+        the core could occur again. Numbers that would repeat an id are skipped.
         """
         where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
         name = f"{letter}-{now:x}-{self.next_number()}{where}"
@@ -210,9 +211,11 @@ class Partition:
         return self.ended.get(key)
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
-        """Return the class of asks with the spec's demand and job class and with these constraints. One more ask is counted in the class.
+        """Return the class of asks with the spec's demand and gang class and with these constraints.
 
-        If there is no such class, it is created.
+        Add one to the number of its asks.
+
+        If there is no such class, create it.
         """
         if constraints is spec.constraints:
             found = self.classes.by_spec.get(spec)
@@ -232,9 +235,10 @@ class Partition:
     def learn(self, spec: AskSpec) -> None:
         """Remember the class of a spec.
 
-        If the spec is plain, its quantities are small and no type is crowded, then ``classes.plain`` also gets the class.
+        If the spec is plain, its quantities are small and no type is crowded, then ``classes.plain`` also has the class
+        afterwards.
         """
-        self.class_of(spec, spec.constraints).asks -= 1  # the ask that follows counts itself
+        self.class_of(spec, spec.constraints).asks -= 1  # the ask that is added next counts itself
 
     def _make_class(self, key: ClassKey) -> AskClass:
         resource, constraints, kind, preferences = key
@@ -246,7 +250,7 @@ class Partition:
         return AskClass(number, resource, demand, ports, constraints, mask, kind, preferences)
 
     def private_class(self, like: AskClass) -> AskClass:
-        """Return a new class for one ask with a pledge. The ask is counted in the class."""
+        """Return a new class for one ask that has a pledge. The class has one ask from the beginning."""
         mask = self.constraint_index.acquire(like.constraints)
         ports = like.node_demand[len(like.demand) :]
         made = AskClass(
@@ -263,7 +267,7 @@ class Partition:
         return made
 
     def leave_class(self, ask_class: AskClass) -> None:
-        """Count one ask less in the class. Remove the class if it has no asks left."""
+        """Decrease the number of asks of the class by one. Remove the class if it has no asks left."""
         ask_class.asks -= 1
         if ask_class.asks:
             return
@@ -271,7 +275,7 @@ class Partition:
         self.classes.remove(ask_class)
 
     def constraints_of(self, spec: AskSpec, key: str) -> Constraints:
-        """Return the spec's constraints. They also exclude the nodes that this ask avoids for now (design 1.8)."""
+        """Return the spec's constraints. The result also excludes the nodes that this ask avoids for now (design 1.8)."""
         avoided = self.avoided.get(key)
         if not avoided:
             return spec.constraints

@@ -1,4 +1,4 @@
-"""Waiting asks: their groups, jobs and counts, and the groups that are parked until something changes (design 6.5)."""
+"""Waiting asks: their groups, gangs and counts, and the groups that are parked until something changes (design 6.5)."""
 
 import bisect
 import heapq
@@ -52,7 +52,7 @@ def enqueue_unqueued(partition: Partition) -> None:
 
 
 def job_of(partition: Partition, application: Application, spec: AskSpec) -> Gang:
-    """Return the job that the spec of a member names. If the application does not have the job, it is created without members."""
+    """Return the gang that the spec of a member names. If the application does not have the gang, it is created without members."""
     job = application.jobs.get(spec.job_key)
     if job is None:
         number = partition.next_number()
@@ -81,7 +81,7 @@ def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Subtract one waiting ask from the counts. If a dead class has no waiting asks left, it is no longer dead."""
+    """Subtract one waiting ask from the counts. If the class has no waiting asks left, it no longer counts as unschedulable."""
     blocking: Queue | None = leaf
     while blocking is not None:
         if blocking.limiter is not None and ask_class in blocking.limiter.blocked:
@@ -153,12 +153,12 @@ def _insert(group: Group, ask: Ask) -> bool:
 
 
 def by_turn(ask: Ask) -> tuple[int, int, int]:
-    """Return the sort key of P4: most missed opportunities first, then age, then arrival."""
+    """Return the sort key of an ask by P4: most missed opportunities first, then age, then arrival."""
     return ask.cycle, ask.pending_since, ask.arrival
 
 
 def claims_in_turn(ask: Ask) -> tuple[int, int, int, int]:
-    """Return the sort key of P4 among all asks of a leaf. It begins with the priority.
+    """Return the sort key of an ask by P4 among all asks of its leaf. The key begins with the priority.
 
     `WaitingAsk.turn` has the same order as this key.
     """
@@ -178,7 +178,7 @@ def _join_hold(partition: Partition, ask: Ask) -> None:
 
 
 def let_go(partition: Partition, ask: Ask) -> None:
-    """Turn an ask that waits for placeholders into an ordinary ask, which does not wait for placeholders."""
+    """End an ask's wait for placeholders. The ask becomes an ordinary ask."""
     dequeue(partition, ask)
     ask.ordinary = True
     enqueue(partition, ask)
@@ -194,7 +194,7 @@ def _join_gang(partition: Partition, job: Gang, ask: Ask) -> None:
 
 
 def gang_changed(partition: Partition, job: Gang) -> None:
-    """Unpark a job whose members changed. If the job is complete, it is tried at the rank of its first member."""
+    """Unpark a gang whose members changed. If the gang is complete, it is tried at the rank of its first member."""
     job.entry = None
     job.tried_reserved = (-1, -1)
     if job.parked:
@@ -210,7 +210,7 @@ def gang_changed(partition: Partition, job: Gang) -> None:
 
 
 def park_gang(partition: Partition, job: Gang) -> None:
-    """Park a job that does not fit now, until something changes."""
+    """Park a gang that does not fit now, until something changes."""
     partition.gangs.ready.pop(job, None)
     job.parked = True
     job.tried = (partition.relief, partition.placements)
@@ -220,10 +220,10 @@ def park_gang(partition: Partition, job: Gang) -> None:
 
 
 def regroup(partition: Partition, job: Gang) -> None:
-    """Enqueue a job's waiting members again, because the number of placed members is now sufficient, or no longer sufficient.
+    """Enqueue a gang's waiting members again, because the number of placed members has become sufficient or insufficient.
 
-    If enough members are placed, the waiting members become ordinary asks. If not, they wait again until the job can be placed
-    as a whole.
+    If enough members are placed, the waiting members become ordinary asks. Otherwise the waiting members wait again until the
+    gang can be placed as a whole.
     """
     waiting = [
         ask
@@ -236,10 +236,10 @@ def regroup(partition: Partition, job: Gang) -> None:
 
 
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
-    """Remove a waiting ask from its group or job, because it was placed, released or changed.
+    """Remove a waiting ask from its group or gang, because it was placed, released or changed.
 
-    If the ask is gone ``for_good``, it may stay in the list of its group. The ask is removed when it comes to the
-    front. An ask that may come back with another place in the order must be removed from the list at once.
+    If ``for_good`` is true, the ask may stay in the list of its group. The ask is removed from the list when it comes to the
+    front. An ask that may be enqueued again with another sort key must be removed from the list at once.
     """
     group = ask.group
     ask.group = None
@@ -286,7 +286,8 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
     """Subtract one waiting ask from the counts.
 
-    The ask's class must be neither dead nor blocked on the path. For a dead or blocked class, call `_count_gone`.
+    The ask's class must be neither unschedulable nor blocked on the path. For an unschedulable or blocked class, call
+    `_count_gone`.
     """
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)
@@ -316,7 +317,7 @@ def _gang_lost(partition: Partition, job: Gang) -> None:
 
 
 def drop_empty_gang(partition: Partition, job: Gang) -> None:
-    """Remove a job that has neither waiting nor placed members. A job without waiting members is no longer tried or reported."""
+    """Remove a gang that has neither waiting nor placed members. A gang without waiting members is no longer tried or reported."""
     if not job.members and not job.placed:
         known = job.application.holds if isinstance(job, Hold) else job.application.jobs
         known.pop(job.key, None)
@@ -369,14 +370,17 @@ def wake(groups: list[Group]) -> None:
 
 
 def kill_class(partition: Partition, ask_class: AskClass) -> None:
-    """Mark a class as dead, because no node can take it now. The class stays dead until a node has more free capacity (design 6.5)."""
+    """Mark a class as unschedulable, because no node can take it now.
+
+    The class stays unschedulable until a node has more free capacity (design 6.5).
+    """
     ask_class.dead = True
     partition.classes.dead.add(ask_class)
     partition.classes.live_asks -= ask_class.pending
 
 
 def revive_class(partition: Partition, ask_class: AskClass) -> None:
-    """Revive a dead class that a node may take again, and unpark its groups."""
+    """Mark a class as schedulable, because a node may take the class again, and unpark its groups."""
     ask_class.dead = False
     partition.classes.dead.discard(ask_class)
     partition.classes.live_asks += ask_class.pending

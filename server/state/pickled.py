@@ -1,9 +1,9 @@
 """Values of the core as bytes, from which another process makes equal values: checkpoints, and partitions that move (design 7.3, 7.9).
 
-The bytes are pickles of Python. The reader accepts only the classes of the pure core and plain containers. Those classes do no I/O.
-Reading forged bytes therefore runs nothing but constructors of values. Objects with an identity, such as nodes and asks, refer to
-each other in chains, which become longer as the cluster grows. The writer therefore first writes each such object empty, and its
-content in a later pickle. The depth of a pickle thus does not grow with the cluster.
+The bytes are pickles of Python. The reader accepts only the classes of the pure core and plain containers. Those classes do no
+I/O. Reading forged bytes therefore runs only constructors of values. Objects with an identity, such as nodes and asks, refer to
+each other in chains, which become longer as the cluster grows. The writer therefore first writes each such object without
+content, and writes the content in a later pickle. The depth of a pickle thus does not grow with the cluster.
 """
 
 import copyreg
@@ -20,11 +20,11 @@ from typing import Any, BinaryIO, Final, TypeVar
 from server.state.copying import slots_of
 
 PACKAGES: Final = ("model", "kernels", "snapshot", "preemption", "state", "scheduling", "core")
-"""The packages of `server` whose classes a checkpoint may contain: those that do no I/O."""
+"""The packages of `server` whose classes a checkpoint may contain. These packages do no I/O."""
 CONTENTS: Final = 1_000
 """The number of objects whose content is in one pickle."""
 COMPRESSION: Final = 1
-"""The level of zlib: the fastest, which makes a checkpoint about a quarter as long."""
+"""The compression level of zlib: the fastest. A compressed checkpoint is about a quarter as long as an uncompressed one."""
 
 _PLAIN: Final = frozenset(
     {
@@ -56,7 +56,7 @@ class BadCheckpointError(Exception):
 
 
 def frames_of(root: object, *before: object) -> Iterator[bytes]:
-    """Yield the pickles of ``before``, which are plain values, then those of a value. No object may change meanwhile."""
+    """Yield the pickles of the plain values in ``before``, then the pickles of ``root``. No object may change meanwhile."""
     for one in before:
         yield pickle.dumps(one, pickle.HIGHEST_PROTOCOL)
     file = io.BytesIO()
@@ -75,7 +75,7 @@ def frames_of(root: object, *before: object) -> Iterator[bytes]:
 
 
 def packed(frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield pickles, compressed, in parts."""
+    """Yield the pickles as compressed bytes, in parts."""
     packer = zlib.compressobj(COMPRESSION)
     for frame in frames:
         yield packer.compress(_LENGTH.pack(len(frame)) + frame)
@@ -85,14 +85,14 @@ def packed(frames: Iterable[bytes]) -> Iterator[bytes]:
 def loaded(frames: "Frames", kind: type[_T]) -> _T:
     """Return the value that the next pickles hold.
 
-    Raise BadCheckpointError if it is of another class, or if the pickles do not belong together.
+    Raise BadCheckpointError if the value is not of the class ``kind``, or if the pickles do not belong together.
     """
     try:
         return _loaded(frames, kind)
     except BadCheckpointError:
         raise
     except Exception as error:
-        # Bytes that do not belong together can fail in as many ways as there are constructors.
+        # Any constructor can fail, each with its own error, if the bytes do not belong together.
         raise BadCheckpointError(f"its content does not fit together: {error!r}") from error
 
 
@@ -119,7 +119,10 @@ def _loaded(frames: "Frames", kind: type[_T]) -> _T:
 
 
 class _Writer(pickle.Pickler):
-    """A pickler that writes objects with an identity empty. The pickler collects these objects, so that their content can be written later."""
+    """A pickler that writes objects with an identity without their content.
+
+    The pickler collects these objects, so that their content can be written later.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -127,7 +130,7 @@ class _Writer(pickle.Pickler):
         self._at = 0
 
     def contents(self, most: int) -> list[Content]:
-        """Return up to ``most`` objects that were written empty, with their content.
+        """Return up to ``most`` objects that were written without content, with their content.
 
         Each object is returned once.
         """
@@ -157,7 +160,7 @@ class Limited(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class or a function
         """Return the class or function that a checkpoint names.
 
-        Raise BadCheckpointError unless it is of the core, or a plain container.
+        Raise BadCheckpointError unless the class is one of the core or a plain container.
         """
         if (module, name) == (_read_only.__module__, _read_only.__name__):
             return _read_only
@@ -166,7 +169,9 @@ class Limited(pickle.Unpickler):
         if module.startswith(_PREFIXES):
             found = super().find_class(module, name)
             if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name):
-                return found  # A class of this module, and none that the module imports.
+                # The class must be defined in this module. A class that the module imports is
+                # refused.
+                return found
         raise BadCheckpointError(f"it names {module}.{name}, which is no part of a core")
 
 
@@ -174,7 +179,7 @@ class Frames:
     """The pickles of a checkpoint, decompressed as they are read. Before each pickle comes its length."""
 
     def __init__(self, file: BinaryIO, most: int | None = None) -> None:
-        """Read a file. With more than ``most`` bytes decompressed, `next` raises BadCheckpointError."""
+        """Read a file. If the decompressed pickles have more than ``most`` bytes, `next` raises BadCheckpointError."""
         self._file = file
         self._left = most
         self._unpacker = zlib.decompressobj()

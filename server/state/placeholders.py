@@ -22,11 +22,11 @@ TIMEOUT_MS: Final = 900_000
 
 
 PLACEHOLDERS: Final = "(placeholders)"
-"""The job of placeholders whose client names no job. No label of a pod can have this value."""
+"""The name of the gang of placeholders whose client names no gang. No label of a pod can have this value."""
 
 
 class GangStyle(enum.Enum):
-    """The outcome for an application whose placeholders are not all placed in time."""
+    """The outcome for an application if not all of its placeholders are placed in time."""
 
     SOFT = "Soft"
     """The application continues without the missing placeholders."""
@@ -43,9 +43,9 @@ class Reserve:
     """The placeholders that an application declared.
 
     ``wanted`` is the sum, by type, that the placeholders must reach before any other ask of the application is placed. A
-    placeholder that ends lowers this sum. Otherwise a real pod would wait for that placeholder forever (YUNIKORN-1395).
-    ``came`` is the sum of the existing placeholders, waiting and placed, by type. ``count`` is the number of these
-    placeholders. ``since_ms`` is the instant at which the first of them was created, 0 if there are none.
+    placeholder that ends lowers this sum. If the sum stayed the same, a real pod would wait for that placeholder forever
+    (YUNIKORN-1395). ``came`` is the sum of the existing placeholders, waiting and placed, by type. ``count`` is the number of
+    these placeholders. ``since_ms`` is the instant at which the first placeholder was created, or 0 if there is no placeholder.
     """
 
     __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
@@ -93,9 +93,9 @@ class Hold(Gang):
 
 
 def is_reserving(application: "Application") -> bool:
-    """Return whether the application still waits for placeholders: it has declared some and is Accepted.
+    """Return whether the application still waits for placeholders: it has declared placeholders, and its state is Accepted.
 
-    While it waits, only its placeholders are placed.
+    While the application waits, only its placeholders are placed.
     """
     reserve = application.reserve
     return (
@@ -108,7 +108,8 @@ def is_reserving(application: "Application") -> bool:
 def is_complete(partition: "Partition", application: "Application") -> bool:
     """Return whether an application's usage has reached the sum that its placeholders must reach.
 
-    Before that, only its placeholders are placed. Return True if the application declared no placeholders.
+    Until the usage has reached the sum, only placeholders of the application are placed. Return True if the application declared
+    no placeholders.
     """
     reserve, index = application.reserve, partition.types.index
     usage = application.usage
@@ -132,7 +133,7 @@ def is_held(ask: "Ask") -> bool:
 def is_ready(ask: "Ask") -> bool:
     """Return whether an ask is a placeholder that a real ask may replace (G2, G3).
 
-    The placeholder must be placed. It must not be releasing, and no ask may be replacing it.
+    The placeholder must be placed. The placeholder must not be releasing, and no ask may be replacing it.
 
     For a while after a failed release, a placeholder may not be replaced.
     """

@@ -1,9 +1,9 @@
 """The choice of an application's queue: the partition's placement rules are tried in order, and read queues through `Lookup`.
 
-A rule is skipped in five cases, and the reason is remembered: the rule gives no queue, a queue that it may not create, a parent
-queue, a queue that takes no applications, or a queue to which the user may not submit. After the last rule, `root.default` is
-tried if it exists. For applications that are recovered by force, the recovery queue is tried last. If no queue is found, the
-application is refused with all remembered reasons.
+A rule is skipped if it gives no queue. A rule is also skipped if its queue is missing and may not be created, is a parent queue,
+takes no applications, or does not let the user submit. The reason is recorded. After the last rule, `root.default` is tried if
+it exists. For applications that are recovered by force, the recovery queue is tried last. If no queue is found, the application
+is refused with all recorded reasons.
 """
 
 import re
@@ -83,7 +83,7 @@ def deciding_rule(
 ) -> str:
     """Return the rule that gives an application its queue, as text such as `provided` or `tag namespace`.
 
-    The text is `default` for `root.default`, which is tried after the rules. It is "" if no rule gives a queue.
+    The text is `default` for `root.default`, which is tried after the rules. The text is "" if no rule gives a queue.
     """
     for label, outcome in _attempts(tuple(rules) or NO_RULES, application, lookup):
         if isinstance(outcome, FoundQueue):

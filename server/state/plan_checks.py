@@ -16,7 +16,7 @@ REFUSED_MAX: Final = 3
 
 
 class Placements(NamedTuple):
-    """The subject of a check: the asks with their nodes, and the allocations that would be gone."""
+    """The content of a plan check: the asks with their planned nodes, and the allocations that would be gone."""
 
     policy: str
     nodes: tuple[tuple[str, str], ...]
@@ -25,7 +25,7 @@ class Placements(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PlanCheck:
-    """A question to a manager about one plan.
+    """A question to a resource manager about one plan.
 
     ``asks`` are the asks in the question. The answer is overdue from ``overdue_ms`` on. ``fits`` says that the manager has
     answered that the asks fit. ``decision_id`` is the decision that carries out the plan, "" while there is none.
@@ -48,7 +48,7 @@ class PlanChecks:
     """The checks of one partition that have not ended.
 
     - ``open`` has the checks by id. ``by_ask`` has the checks by the key of each of their asks. An ask has at most one check.
-    - ``refused`` has, for each ask, the number of checks in a row that its manager answered with "it does not fit".
+    - ``refused`` has, for each ask, the number of successive checks that the ask's manager answered with "it does not fit".
     - ``answers`` is the number of checks that were answered or whose answer did not come in time. When this number rises,
       policies may plan for asks that had to wait.
     """
@@ -75,7 +75,7 @@ class PlanChecks:
             del self.by_ask[key]
 
     def is_unanswered(self, key: str) -> bool:
-        """Return whether a check of the ask waits for its answer."""
+        """Return whether a check of the ask has no answer yet."""
         check = self.by_ask.get(key)
         return check is not None and not check.fits
 

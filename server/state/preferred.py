@@ -21,11 +21,11 @@ class Preferred:
       these labels. ``sums`` is not used if a term reads the name of the node.
     - ``heap`` has a key for each node on which the class fits. This key is at most as large as the node's present key. ``heap``
       is None until it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
-    - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels. It has one heap of nodes for each
-      combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` is the number of entries with which the heaps
-      were built, plus the number added since. If ``size`` exceeds about twice the number of nodes, the heaps are built again,
-      even if many entries were removed since.
-    - ``seen`` is the result of `steps` when the heap was built.
+    - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels. ``buckets`` has one heap of nodes for
+      each combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` is the number of entries with which the
+      heaps were built, plus the number added since. If ``size`` exceeds about twice the number of nodes, the heaps are built
+      again, even if many entries were removed since.
+    - ``seen`` is the value that `steps` returned when the heap was built.
     """
 
     __slots__ = (
@@ -105,7 +105,7 @@ class Preferred:
             if count is None:
                 found.append(
                     domains.emptied
-                )  # perhaps this group was the one that lost its last allocation
+                )  # perhaps this group lost its last allocation at that step
             else:
                 found.append(count.rose if one.weight > 0 else count.fell)
         return tuple(found)

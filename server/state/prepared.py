@@ -2,8 +2,8 @@
 
 Making 10,000 queues takes about as long as all other work of applying a configuration with that many queues. A prepared queue
 equals the queue that the event of the configuration would make. A prepared queue that no longer fits the state is not used.
-Therefore preparations change no decision, and a replay works without them. This module also keeps the queues that the event
-removes, because freeing their memory takes time, too.
+Therefore prepared queues change no decision, and a replay works without prepared queues. This module also keeps the queues that
+the event removes, because freeing their memory takes time, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,20 +33,21 @@ _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one
 class Prepared:
     """The prepared queues, limiters and measures of one partition for one specification.
 
-    ``before`` is the specification that was in force when these objects were made. ``spec`` is the new specification. If both
-    are equal, ``is_same`` is set, and ``before`` stays in force. ``names`` are the partition's resource types once the new
-    specification is in force. ``capacity`` is the partition's capacity in these types. ``made`` has the queues to be added, by
-    the identity of their specifications. ``used`` gets the queues in ``made`` that the event adds. ``queues`` has three values
-    for each queue of the new specification, parents first: the queue, its new specification, and its present one. The third
-    value is None, except for an existing queue whose two specifications differ at most in limits. ``paths`` has the paths of
-    these queues in the same order. ``present`` has the queues that exist already, with None for each queue to be added.
-    ``missing`` has the queues to be drained. For each existing queue, ``bounds`` has the bounds of its usage and of its firm
-    usage, and those of its two limiters that have these bounds already. ``firms`` has new limiters of firm usage for existing
-    queues without one. ``measures`` has, for each existing queue, its measure with the scales. ``below`` has the amounts that limit the queues below an existing queue. ``is_bound`` says that the limiters of
-    existing queues have the bounds of their present specifications, as long as the partition has no deserved shares.
-    ``is_reordered`` is set if the event changes how an existing queue sorts. ``removed`` gets the queues that the event
-    removes. If the partition is new, ``is_applied`` says that the specification is in force in it, so
-    that the event only adds it.
+    ``before`` is the specification that was in force when these objects were made. ``spec`` is the new specification. If the two
+    specifications are equal, ``is_same`` is set, and ``before`` stays in force. ``names`` are the partition's resource types
+    once the new specification is in force. ``capacity`` is the partition's capacity in these types. ``made`` has the queues to
+    be added, by the identity of their specifications. ``used`` gets the queues in ``made`` that the event adds. ``queues`` has
+    three values for each queue of the new specification, parents first: the queue, its new specification, and its present
+    specification. The present specification is None unless the queue exists and its two specifications differ at most in limits.
+    ``paths`` has the paths of these queues in the same order. ``present`` has the queues that exist already, with None for each
+    queue to be added. ``missing`` has the queues to be drained. For each existing queue, ``bounds`` has the bounds of its usage
+    and of its firm usage, and, of the queue's two limiters, each that has these bounds already. ``firms`` has new limiters of
+    firm usage for existing queues without one. ``measures`` has, for each existing queue, its measure and the scales computed
+    from the measure. ``below`` has the amounts that limit the queues below an existing queue. ``is_bound`` says that the
+    limiters of existing queues have the bounds of their present specifications, as long as the partition has no deserved shares.
+    ``is_reordered`` is set if the event changes how an existing queue sorts. ``removed`` gets the queues that the event removes.
+    For a new partition, ``is_applied`` says that the specification is in force in the partition, so that the event only adds the
+    partition.
     """
 
     __slots__ = (
@@ -215,7 +216,10 @@ class Prepared:
                 yield
 
     def _bound(self, queue: Queue, spec: QueueSpec, bounds: Bounds) -> None:
-        """Record the bounds of an existing queue, and which of its limiters have them already. Make the limiter of firm usage if it has none."""
+        """Record the bounds of an existing queue, and which of its limiters have these bounds already.
+
+        Make the limiter of firm usage if the queue has none.
+        """
         before, most = queue.spec, bounds[1]
         is_max_kept = self.before.root is self.partition.root.spec and before.max == spec.max
         is_firm_kept = self.is_bound and before.guaranteed == spec.guaranteed
@@ -228,13 +232,16 @@ class Prepared:
 
 
 def _alike(before: QueueSpec, spec: QueueSpec) -> QueueSpec | None:
-    """Return the present specification of a queue if `Queue.configure` would only replace it, else None."""
+    """Return the present specification of a queue if `Queue.configure` would only replace this specification.
+
+    Otherwise return None.
+    """
     is_alike = before.parent == spec.parent and before.properties == spec.properties
     return before if is_alike else None
 
 
 def _missing(queue: Queue, spec: QueueSpec) -> list[Queue]:
-    """Return the configured children of a queue that its new specification no longer has."""
+    """Return the configured children of a queue that are missing in the queue's new specification."""
     if not queue.children:
         return []
     named = {child.name for child in spec.children}

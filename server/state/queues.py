@@ -30,21 +30,20 @@ class QueueState(enum.StrEnum):
 
 
 class Queue:
-    """One queue. Amounts are lists by type index. ``usage`` includes victims that are still terminating.
+    """The state of one queue. Amounts are lists by type index. ``usage`` includes victims that are still terminating.
 
     - ``firm_held`` is the part of usage and promises that belongs to firm asks. ``firm_waiting`` is the sum of the
     requests of
       waiting firm asks without a pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
-    - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in the queue or below it
-    is known
-      to be placeable. ``best`` is the highest priority of the placeable asks, as seen inside the queue. ``priority`` is
-      this priority as the parent sees it. ``best`` and ``priority`` may be too high for a while, and are corrected when
-      the queue comes to the top of the heap. They are never too low (design 6.4).
+    - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in the queue or below it is known
+      to be placeable. ``best`` is the highest priority of the placeable asks, as seen inside the queue. ``priority`` is this
+      priority as the parent sees it. ``best`` and ``priority`` may be too high for a while, and are corrected when the queue
+      comes to the top of the heap. ``best`` and ``priority`` are never too low (design 6.4).
     - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has the
       amounts by which the queue's own usage is divided. The two differ only if shares are in proportion to weights (W5).
       ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
-    - ``climb`` has a (queue, parent) pair for the queue and for each ancestor except the root. ``climb`` is used to
-    update every level.
+    - ``climb`` has a (queue, parent) pair for the queue and for each ancestor except the root. ``climb`` is used to update a
+      value on every level of the tree.
     - ``above`` is the queue's parent, None if the parent is the root. Waiting asks are counted in queues that have a
     limit or
       siblings: for each class in ``pending``, and together in ``pending_asks``. The root has no limit and no siblings.

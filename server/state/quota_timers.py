@@ -1,9 +1,9 @@
-"""The timers of quota runs: they say when a run is due for a queue that uses more than its max (Q2-Q7, Q17).
+"""The timers of quota runs. The timer of a queue that uses more than its max says when a run is due (Q2-Q7, Q17).
 
-A timer belongs to a configured queue with a delay and a max. Three events arm a timer. The first is a configuration that lowers
-the max, sets another delay or turns quota preemption on. The second is the end of a sync. The third is usage that is forced
-over the max. This module decides when a run is due. Another module plans which pods are evicted. Commitments say whether a run
-is open.
+A timer belongs to a configured queue with a delay and a max. Three events arm a timer. First, a configuration lowers the max,
+sets another delay or turns quota preemption on. Second, a sync ends. Third, usage is forced over the max. This module decides
+when a run is due. `preemption.quota` plans which pods are evicted. The open commitments of the partition say whether a run is
+open.
 """
 
 import enum
@@ -21,12 +21,12 @@ KEEP_EARLIEST = "keep-earliest"
 
 
 class Move(enum.StrEnum):
-    """The events of a timer, and the outcomes of a timer that is due."""
+    """The event of a timer that is reported to administrators."""
 
     ARMED = "armed"
     RESTARTED = "restarted"
     KEPT = "kept"
-    """Another change did not restart the timer. The earlier instant stays in force (`keep-earliest`)."""
+    """The timer kept its earlier instant, because `keep-earliest` is configured and a change would have postponed the instant."""
     WITHIN = "within"
     """The timer was disarmed, because the queue is within its maximum."""
     RAISED = "raised"
@@ -66,7 +66,7 @@ def rearm(
     new_delay = before is None or before.properties.quota_delay_ms != delay
     most = None if before is None else before.max
     if not new_delay and most == after.max:
-        return due_ms, None  # Q4: other edits never touch the timer
+        return due_ms, None  # Q4: other changes of the configuration leave the timer as it is
     if not delay or after.max is None:
         return _disarmed(due_ms, Move.OFF)  # Q2, Q3
     if not over:
@@ -84,7 +84,7 @@ def _armed(spec: QueueSpec, due_ms: int | None, fresh_ms: int) -> tuple[int, Mov
     if due_ms is None:
         return fresh_ms, Move.ARMED
     if spec.properties.quota_timer == KEEP_EARLIEST and due_ms <= fresh_ms:
-        return due_ms, Move.KEPT  # Q4, 2.2: repeated saves do not put it off for ever
+        return due_ms, Move.KEPT  # Q4, 2.2: repeated changes do not postpone the run without end
     return fresh_ms, Move.RESTARTED
 
 
@@ -150,9 +150,9 @@ def _change(
 def arm_all(partition: Partition, now: int) -> list[QuotaNote]:
     """Arm the timer of each configured queue over its max with the full delay.
 
-    This is done when the sync is complete, because all pods are known then (Q7), and when quota preemption is turned on (Q3). A
-    new timer replaces a timer that was set before. A queue without a delay gets no timer. If quota preemption is off, no queue
-    gets a timer.
+    This function is called when the sync is complete, because all pods are known then (Q7). The function is also called when
+    quota preemption is turned on (Q3). A new timer replaces a timer that was set before. A queue without a delay gets no timer.
+    If quota preemption is off, no queue gets a timer.
     """
     partition.quota_due.clear()
     if not partition.spec.preemption.quota_enabled:
@@ -251,11 +251,11 @@ def is_running(partition: Partition, path: str) -> bool:
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
     """Return whether the evictions that are already ordered bring a queue to its max without a new run (Q5).
 
-    The result is True while a run of the queue is open. Without an open run, the result is True under two conditions. First,
-    the max of the queue is enforced. Second, no timer is set, or ``shrinking`` contains the queue or a queue below it. The
-    evictions that a run ordered continue, whatever the timer of the queue does. Configuration changes neither stop nor restart
-    a run. ``shrinking`` contains the queues whose usage the runs reduce. After a restart, ``shrinking`` may contain a queue
-    below the queue that had the run.
+    The result is True while a run of the queue is open. Without an open run, the result is True under two conditions. First, the
+    max of the queue is enforced. Second, the queue has no timer, or ``shrinking`` contains the queue or a queue below it. The
+    evictions that a run ordered continue, whatever the timer of the queue does. Configuration changes neither stop nor restart a
+    run. ``shrinking`` contains the queues whose usage the runs reduce. After a restart, ``shrinking`` may contain a queue below
+    the queue that had the run.
     """
     if is_running(partition, queue.path):
         return True

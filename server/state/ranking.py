@@ -1,10 +1,9 @@
 """The heaps of queues, applications and groups, which determine the ask that comes next (O2, O3, O4; design 6.3 and 6.4).
 
 The order is exact although the heaps are updated lazily. The *share* in an entry is always current, because every change of
-usage renews the entries on the path. The *priority* in an entry may be too high, because asks below the entry leave, and
-because classes are parked. The search checks the priorities on its way down and lowers those that are too high. The
-priority in an entry is never too low: when an ask or a class that may be placeable is added, the priorities on its path are raised
-at once.
+usage renews the entries on the path. The *priority* in an entry may be too high, because asks below the entry may have been
+removed or parked. The search checks the priorities on its way down, and lowers priorities that are too high. The priority in an
+entry is never too low: when an ask or a class that may be placeable is added, the priorities on its path are raised at once.
 """
 
 import heapq
@@ -38,7 +37,8 @@ def _queue_entry(parent: Queue, queue: Queue) -> ChildEntry:
 def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
     """Return the entry of an application.
 
-    The empty name in the entry makes it comparable with the entry of a queue. It sorts before every queue's name.
+    The entry has an empty name in place of a queue's name, so that entries of applications and queues can be compared. The empty
+    name sorts before every queue's name.
 
     A leaf that was a parent before may have queues for a while: queues that drain or that applications brought.
     """
@@ -53,7 +53,10 @@ def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
 
 
 def renew_queue(parent: Queue, queue: Queue) -> None:
-    """Renew the entry of a queue in its parent's heap after the share of the queue changed. The old entry is outdated from then on."""
+    """Replace the entry of a queue in its parent's heap after the share of the queue changed.
+
+    The old entry is outdated from then on.
+    """
     old, heap = queue.entry, parent.heap
     queue.entry = entry = _queue_entry(parent, queue)
     if heap[0] is old:
@@ -63,7 +66,7 @@ def renew_queue(parent: Queue, queue: Queue) -> None:
 
 
 def renew_application(leaf: Queue, application: Application) -> None:
-    """Renew the entry of an application in its leaf's heap after the share of the application changed.
+    """Replace the entry of an application in its leaf's heap after the share of the application changed.
 
     The old entry is outdated from then on.
     """
@@ -162,8 +165,8 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 def raise_path(application: Application, priority: int) -> None:
     """Raise the entries on an application's path to ``priority``, because an ask of that priority may be placeable.
 
-    On each higher level, the entry is raised to that priority as the level sees it (`Queue.seen`). No entry above a stopped
-    queue is raised.
+    On each higher level, the entry is raised to the priority that the queue of this level sees (`Queue.seen`). No entry above a
+    stopped queue is raised.
     """
     if (
         application.entry is not None
@@ -222,7 +225,10 @@ def push_group(group: Group | Gang) -> None:
 
 
 def reenter(queue: Queue) -> None:
-    """Add the entry of a queue to its parent's heap again. The queue had no entry there, but its own heap kept its entries."""
+    """Add the entry of a queue to its parent's heap again.
+
+    While the queue had no entry there, its own heap kept the entries of its children.
+    """
     child = first_child(queue)
     if child is None:
         return

@@ -1,11 +1,12 @@
-"""The change of all asks' job classes after a change of the settings (J2).
+"""The change of the gang classes (firm or lendable) of all asks after a change of the settings (J2).
 
-Each tick gives some asks their classes, so that placements go on between. The classes of asks bound anything only while the
-policy `job` is in the specification in force, because only then queues have limiters of firm use (J4). Therefore asks get
-their classes before a specification that adds that policy, and after one that removes it. If the policy stays, and only the
-class of asks that declare none changes, asks get theirs after the specification came into force. Until then, the class of
-before bounds an ask. ``Partition.classed_by`` are the settings by which asks get their classes, and ``Partition.unclassed`` are
-the asks that may still have a class of earlier settings.
+Each tick reclassifies some asks, so that placements continue in the same ticks. Gang classes limit usage only while the policy
+`job` is in the specification in force, because only then queues have limiters of firm use (J4). If a specification adds the
+policy, asks therefore get their classes before the specification comes into force. If a specification removes the policy, asks
+lose their classes afterwards. If the policy stays, a specification can only change the class of asks that declare no class.
+These asks get the new class after the specification came into force, and are limited by their earlier class until then.
+``Partition.classed_by`` are the settings by which asks get their classes, and ``Partition.unclassed`` are the asks that may
+still have a class of earlier settings.
 """
 
 from typing import Final
@@ -19,9 +20,9 @@ from server.state.applications import Ask, Group
 from server.state.partition import Partition
 
 STEP: Final = 1_000
-"""The largest number of asks that one tick gives other classes. One ask takes about 8 us."""
+"""The largest number of asks that one tick reclassifies. One ask takes about 8 us."""
 SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
-"""One spec for each class that owners may declare for a pod, and one without a class.
+"""One spec for each class that owners may declare for a pod, and one spec without a declared class.
 
 The settings decide whether a pod without a class is firm (J2).
 """
@@ -33,9 +34,11 @@ def are_alike(one: PreemptionSettings, other: PreemptionSettings) -> bool:
 
 
 def is_due(partition: Partition, settings: PreemptionSettings) -> bool:
-    """Return whether asks have to get their classes before settings come into force, so that this then takes little time.
+    """Return whether asks have to get their classes before settings come into force.
 
-    This is so if the settings add classes.
+    The settings then come into force in little time.
+
+    The result is True if the settings add classes.
     """
     if has_classes(partition.spec.preemption) or not has_classes(settings):
         return False
@@ -61,11 +64,14 @@ def advance(partition: Partition, settings: PreemptionSettings) -> None:
             ):
                 _keep_told(partition, ask, before, ask.group)
     if not unclassed:
-        partition.relief += 1  # what waits for an ask of its class may go on
+        partition.relief += 1  # work that waits for an ask of the new class may continue
 
 
 def _keep_told(partition: Partition, ask: Ask, before: Group, after: Group) -> None:
-    """Record that the shim knows the reason of an ask that joined another group: the limits have not changed."""
+    """Record that the shim knows why an ask that joined another group waits.
+
+    The reason is still valid, because the limits have not changed.
+    """
     after.told = after.told or before.told
     if ask.code and ask.code == after.told and after.untold and after.untold[-1] is ask:
         after.untold.pop()
@@ -74,9 +80,9 @@ def _keep_told(partition: Partition, ask: Ask, before: Group, after: Group) -> N
 
 
 def begin(partition: Partition, settings: PreemptionSettings | None) -> None:
-    """Note that all asks have to get the classes of the settings, or of those in force (None).
+    """Record that all asks have to get the classes of the given settings. None stands for the settings in force.
 
-    `advance` then gives them these classes, in order of arrival.
+    `advance` then reclassifies the asks in order of arrival.
     """
     partition.class_settings = settings
     partition.classes.forget_specs()
@@ -86,9 +92,9 @@ def begin(partition: Partition, settings: PreemptionSettings | None) -> None:
 def reclass_in_parts(
     partition: Partition, before: PreemptionSettings, *, later: bool
 ) -> Parts[None]:
-    """Give all asks the classes of the settings that came into force, if they have those of ``before``.
+    """Give all asks the classes of the settings that came into force, if the classes of ``before`` were different.
 
-    With ``later``, only note that. The caller then calls `advance` in the next ticks.
+    With ``later``, only record that this is to be done. The caller then calls `advance` in the next ticks.
     """
     now = partition.spec.preemption
     partition.class_settings = None
@@ -99,7 +105,8 @@ def reclass_in_parts(
         return
     partition.unclassed = []
     partition.classes.forget_specs()
-    yield from reranking.rebuild_in_parts(partition)  # asks join heaps that have the new order
+    # The heaps must have the new order before asks join them.
+    yield from reranking.rebuild_in_parts(partition)
     for at, ask in enumerate(partition.asks.values()):
         if not at % PART:
             yield

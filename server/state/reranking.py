@@ -23,8 +23,8 @@ from server.state.types import replaced
 def measure(partition: Partition, queue: Queue) -> Amounts:
     """Return the amounts by which a queue's usage is divided to get its share (6.3).
 
-    For each type, the amount is the queue's guarantee. Without a guarantee, the amount is the nearest max on the queue's path,
-    and without a max, the capacity of the partition.
+    For each type, the amount is the queue's guarantee. If the queue has no guarantee, the amount is the nearest max on its path.
+    If there is no max either, the amount is the capacity of the partition.
     """
     index = partition.types.index
     amounts = list(partition.capacity)
@@ -66,7 +66,7 @@ def rebuild_in_parts(partition: Partition, prepared: Prepared | None = None) -> 
 
 
 def is_kept(partition: Partition, prepared: Prepared) -> bool:
-    """Return whether `reranking_fast` may be used: the order of a partition that was ranked changes only by shares and limits.
+    """Return whether `reranking_fast` may be used: the partition was ranked before, and only shares and limits changed.
 
     The fast path needs all groups of unschedulable classes parked, as `fill_heap` parks them.
     """
@@ -86,9 +86,9 @@ def _is_parked(ask_class: AskClass) -> bool:
 
 
 def _measure_all(partition: Partition) -> Parts[None]:
-    """Compute the measure and the share of each queue. The measures equal those of `measure`.
+    """Compute the measure and the share of each queue. The measures equal the results of `measure`.
 
-    The loop makes no calls and few copies. Calls of `types.replaced` would make the loop take 1.5 times as long.
+    To save time, the loop makes no calls and few copies. With calls of `types.replaced` the loop would take 1.5 times as long.
     """
     index = partition.types.index
     bounds: dict[Queue, Amounts] = {}
@@ -112,8 +112,8 @@ def _measure_all(partition: Partition) -> Parts[None]:
 def measure_prepared(partition: Partition, prepared: Prepared) -> Parts[list[Queue]]:
     """Set measures and shares as `_measure_all` does, but use the prepared measures. Return the queues whose measure changed.
 
-    If the measure of a queue does not change, the share of the queue is exact already. An exception is the root, whose share is
-    not kept exact between two rebuildings.
+    If the measure of a queue does not change, the share of the queue is exact already. Only the share of the root is not exact
+    between two rebuildings.
     """
     used, measures = prepared.used, prepared.measures
     below = dict(prepared.below)
@@ -122,7 +122,7 @@ def measure_prepared(partition: Partition, prepared: Prepared) -> Parts[list[Que
         if not at % PART:
             yield
         if queue in used:
-            continue  # a new queue has its measure
+            continue  # a new queue already has its measure
         known = measures.get(queue)
         if known is None:
             amounts = _measured(partition, queue, below)
@@ -141,7 +141,7 @@ def measure_prepared(partition: Partition, prepared: Prepared) -> Parts[list[Que
 
 
 def _measured(partition: Partition, queue: Queue, below: dict[Queue, Amounts]) -> Amounts:
-    """Return the measure of a queue that the specification does not have. Parents come before their children."""
+    """Return the measure of a queue that is missing in the specification. Call this function for a parent before its children."""
     above = None if queue.parent is None else below.get(queue.parent)
     if above is None:
         return measure(partition, queue)
@@ -153,7 +153,10 @@ def _measured(partition: Partition, queue: Queue, below: dict[Queue, Amounts]) -
 
 
 def _forget(partition: Partition) -> Parts[None]:
-    """Forget the order of each queue, the classes that the limits of users and groups block, and which groups are parked."""
+    """Empty the heaps of all queues, and unblock the classes of the limits of users and groups.
+
+    Also empty the lists of parked groups of unschedulable classes.
+    """
     for at, queue in enumerate(partition.queues.values()):
         if not at % PART:
             yield
@@ -167,7 +170,7 @@ def _forget(partition: Partition) -> Parts[None]:
 
 
 def _forget_order(queue: Queue) -> None:
-    """Empty the heap of a queue, and remove the classes that its limiters block, except those of `still_blocked`."""
+    """Empty the heap of a queue, and unblock the classes that its limiters block, except the classes of `still_blocked`."""
     queue.live = 0
     queue.entry = None
     if queue.heap:
@@ -188,11 +191,11 @@ def _forget_order(queue: Queue) -> None:
 
 
 def still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]:
-    """Return the classes that certainly still do not fit, each with an empty list of groups (design 6.16).
+    """Return the classes that a limiter still blocks with certainty, each with an empty list of groups (design 6.16).
 
-    The queue has no queues below it, and the limiter is the first limit that asks of these classes pass. The shim knows the
-    reason of all their groups. The queue has no gangs, because gangs are tried as a whole. `fill_heap` parks the groups of these
-    classes.
+    There are such classes only if the queue is a leaf without gangs, because gangs are tried as a whole. The limiter must be the
+    first limit that asks of the class have to pass. The shim must know why the groups of the class wait. `fill_heap` parks the
+    groups of these classes.
     """
     if queue.children:
         return {}
@@ -204,7 +207,7 @@ def still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]
 
 
 def stays_blocked(limiter: Limiter, ask_class: AskClass) -> bool:
-    """Return whether a limiter is the first limit that the asks of a class pass, and they certainly still do not fit into it."""
+    """Return whether a limiter is the first limit for the asks of a class, and the asks certainly still do not fit into it."""
     return (
         ask_class.firm is (limiter.kind == "firm")
         and ask_class.pledge is None
@@ -216,7 +219,10 @@ def stays_blocked(limiter: Limiter, ask_class: AskClass) -> bool:
 def _told(
     queue: Queue, code: Code, classes: dict[AskClass, list[Group]]
 ) -> dict[AskClass, list[Group]]:
-    """Return the classes whose groups all have this code as their reason. Return no classes if the queue has gangs."""
+    """Return the classes for which the shim knows this code as the reason of all waiting groups.
+
+    Return no classes if the queue has gangs.
+    """
     for application in queue.applications.values():
         if application.jobs:
             return {}
@@ -227,16 +233,16 @@ def _told(
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap. Append the application to its leaf's heap if it has a group or job that is not parked."""
+    """Rebuild an application's heap. Append the application to its leaf's heap if it has a group or gang that is not parked."""
     fill_heap(application)
     if application.heap:
         ranking.append(application.leaf, application, -application.heap[0][0])
 
 
 def fill_heap(application: Application) -> None:
-    """Rebuild an application's heap from its groups and jobs that are not parked. The heap of its leaf stays as it is.
+    """Rebuild an application's heap from its groups and gangs that are not parked. The heap of its leaf stays as it is.
 
-    The groups of classes that are dead, or that the leaf's first limit still blocks, are parked.
+    Park the groups of unschedulable classes, and of classes that the leaf's first limit still blocks.
     """
     leaf = application.leaf
     limiter, firm = leaf.limiter, leaf.firm

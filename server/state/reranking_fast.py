@@ -1,8 +1,8 @@
-"""The fast path of `reranking` after a configuration that changes shares and limits, but not how queues sort.
+"""The fast path of `reranking` after a configuration that changes shares and limits, but not the sort policies of queues.
 
-Such a configuration leaves the heaps valid. Only the shares of queues with another measure change, and only the groups that the
-new limits no longer block are unparked. Afterwards the order, the parked groups and the shares equal those that
-`reranking.rebuild_in_parts` makes. Entries may announce a priority that is too high, as between two configurations.
+Such a configuration leaves the heaps valid. Shares change only for queues whose measure changed. Groups are unparked only if the
+new limits no longer block them. Afterwards the order, the parked groups and the shares are the same as after
+`reranking.rebuild_in_parts`. As at any other time, an entry may have a priority that is too high.
 """
 
 import heapq
@@ -25,7 +25,7 @@ Opened = list[tuple[Limiter, AskClass]]
 def rebuild_in_parts(partition: Partition, prepared: Prepared) -> Parts[None]:
     """Bring the shares, the heaps and the parked groups up to date in parts.
 
-    The partition was ranked before the configuration, and `reranking.is_kept` is true for it.
+    Call this function only if `reranking.is_kept` is true for the partition.
     """
     partition.ranking_stale = False
     partition.shared_for = None
@@ -67,7 +67,10 @@ def _renew(queue: Queue) -> None:
 
 
 def _reblock(partition: Partition, prepared: Prepared) -> Parts[Opened]:
-    """Let limiters block only the classes of `still_blocked`, and return the others. Park all groups of the classes that stay."""
+    """Unblock all classes except the classes that `still_blocked` returns. Return the unblocked classes.
+
+    Park all groups of the classes that are still blocked.
+    """
     used = prepared.used
     opened: Opened = []
     for at, queue in enumerate(partition.queues.values()):
@@ -88,9 +91,11 @@ def _reblock(partition: Partition, prepared: Prepared) -> Parts[Opened]:
 
 
 def _opened(queue: Queue, limiter: Limiter, blocked: dict[AskClass, list[Group]]) -> Opened:
-    """Return the classes that a limiter blocks and that `still_blocked` does not name. Park all groups of the other classes.
+    """Return the classes that a limiter blocks and that `still_blocked` does not return.
 
-    In the usual case, a limiter blocks one class, of which one group waits. The function then makes no table.
+    Park all groups of the classes that are still blocked.
+
+    Usually a limiter blocks one class, and one group of this class waits. To save time, the function makes no table then.
     """
     if len(blocked) == 1 == len(queue.applications) and not queue.children:
         (ask_class,), (application,) = blocked, queue.applications.values()
@@ -138,7 +143,7 @@ def _unblock(opened: Opened) -> Parts[None]:
 
 
 def _enter(queue: Queue, child: Child, priority: int) -> None:
-    """Let a child with placeable asks of a priority have an entry in the queue's heap, which `_order` puts in order."""
+    """Add or replace the entry of a child that has placeable asks of a priority. `_order` puts the queue's heap in order."""
     if child.entry is None:
         ranking.append(queue, child, priority)
     elif child.priority < priority:
@@ -146,7 +151,7 @@ def _enter(queue: Queue, child: Child, priority: int) -> None:
 
 
 def _order(changed: dict[Queue, None]) -> Parts[None]:
-    """Put the heaps of queues in order, deepest queues first, and enter these queues in the heaps of their parents."""
+    """Put the heaps of queues in order, deepest first, and add the entries of these queues to the heaps of their parents."""
     levels: defaultdict[int, dict[Queue, None]] = defaultdict(dict)
     for queue in changed:
         levels[len(queue.climb)][queue] = None

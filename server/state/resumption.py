@@ -1,8 +1,8 @@
 """The objects of a partition whose manager registered again and has not completed its sync yet (design 1.10).
 
 The core keeps everything that the manager reported before. When the manager reports an object again, the object is removed from
-these tables. The objects that are still in the tables at the end of the sync count as ended. Until then nothing is placed or
-evicted, and timers wait. The capacity of pods that may be gone counts as used.
+these tables. The objects that are still in the tables at the end of the sync count as ended. Until the end of the sync nothing
+is placed or evicted, and timers wait. The capacity of pods that may be gone counts as used.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,15 +23,17 @@ HeldTimer = tuple[int, int, str, str, str]
 class Resumption:
     """The objects that a manager has not reported again, and the work that waits for the end of the manager's sync.
 
-    - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` have the objects that were not reported again
-      yet. During the sync, an object in these tables may be removed, or another object may get its name. Therefore
-      `still_there` checks that the object of the name is the same object.
+    - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` have the objects that were not reported again yet.
+      During the sync, an object in these tables may be removed, and another object may get its name. Therefore `still_there`
+      checks that the name still belongs to the same object.
     - ``announced`` has the nodes that were reported as draining, until the manager drains or enables them.
-    - ``unseen`` has the allocations that the manager reported as waiting asks, because it did not receive the placements.
+    - ``unseen`` has the allocations that the manager reported as waiting asks, because the manager did not receive the
+      placements.
     - ``unordered`` has the allocations that were being released or replaced, and that the manager now reports without a mark.
-    - ``withdrawn`` has the soft evictions that the core withdrew although the manager still reports their marks: the id of the
-      decision, by the key of the victim.
-    - ``unchecked`` has the nodes whose pledges may no longer fit. The value of a node says whether the node itself changed.
+    - ``withdrawn`` has the soft evictions that the core withdrew although the manager still reports their marks. ``withdrawn``
+      has the ids of their decisions, by the keys of the victims.
+    - ``unchecked`` has the nodes whose pledges may no longer fit. For each of these nodes, a flag says whether the node itself
+      changed.
     - ``grown`` has the allocations that are new or larger, each with its earlier demand, for the timers of quota runs (Q7).
     - ``vacated`` has the replacements whose placeholders ended during the sync. Their asks can be placed at the end of the
       sync.
@@ -71,12 +73,12 @@ class Resumption:
         self.keeps_quota = keeps_quota
 
     def check_later(self, node: "Node", *, changed: bool = False) -> None:
-        """Remember to check at the end of the sync whether the pledges on a node still fit."""
+        """Record that the pledges on a node must be checked at the end of the sync, because they may no longer fit."""
         known = self.unchecked.get(node.node_id, False)
         self.unchecked[node.node_id] = known or changed
 
     def reported(self, ask: "Ask") -> None:
-        """Note that an ask or allocation was reported again. The caller notes the other facts of the report."""
+        """Record that an ask or allocation was reported again. The caller records the other facts of the report."""
         self.asks.pop(ask.key, None)
         self.unseen.pop(ask.key, None)
         self.unordered.pop(ask.key, None)
@@ -84,7 +86,7 @@ class Resumption:
 
 
 def still_there(table: Mapping[str, _Object], present: Mapping[str, _Object]) -> Iterator[_Object]:
-    """Yield the objects of a table of `Resumption` that still exist. ``present`` has the object that each name has now."""
+    """Yield the objects of a table of `Resumption` that still exist. ``present`` has the present objects by name."""
     for name, one in list(table.items()):
         if present.get(name) is one:
             yield one

@@ -1,7 +1,7 @@
-"""The state of the round loop between ticks: the point at which it stopped, and the asks that need no further check (design 6.2).
+"""The state of the round loop between ticks: where the loop stopped, and which asks need no further check (design 6.2).
 
-Most of this state only saves work, and a loss of it changes no decision. Two parts of the state delay the next rounds: the
-start of the last round of claims, and the releases of earlier rounds (P1, P5). A restart of the core forgets both parts.
+Most of this state only saves work: if it is lost, the decisions stay the same. Two parts of the state delay the next rounds: the
+start of the last round of claims, and the releases of earlier rounds (P1, P5). After a restart of the core, both parts are lost.
 """
 
 from collections import Counter
@@ -59,13 +59,13 @@ class ClaimSearch:
     """A search for asks that may claim, which takes several ticks if there are many groups.
 
     ``spec`` is the configuration when the search began. ``mark`` has the counters of the state at that time. If one of these
-    counters changes, all groups must be searched again. ``changes`` has the other counters: if one of them changes, only the
-    groups in ``joined`` and ``placeable`` must be searched again. ``queues`` has the queues whose groups are not in ``groups``
-    yet. ``groups`` has the groups that are not searched yet. ``found`` has the asks that may claim, by leaf. In each list, the
-    ask that comes first in order is the last element. ``untried`` has, by leaf, the asks that a tick removed from ``found`` but
-    did not try, because the budget of the tick ended. ``joined`` has the groups that an ask has joined since ``changes``
-    were read. ``placeable`` has the groups that did not wait for preemption when they were searched. ``again_ms`` is the next
-    instant at which another ask may claim.
+    counters changes, all groups must be searched again. ``changes`` has further counters. If one of these further counters
+    changes, only the groups in ``joined`` and ``placeable`` must be searched again. ``queues`` has the queues whose groups are
+    not in ``groups`` yet. ``groups`` has the groups that are not searched yet. ``found`` has the asks that may claim, by leaf.
+    In each list, the ask that comes first in order is the last element. ``untried`` has, by leaf, the asks that a tick removed
+    from ``found`` but did not try, because the budget of the tick ended. ``joined`` has the groups that an ask has joined since
+    ``changes`` were read. ``placeable`` has the groups that did not wait for preemption when they were searched. ``again_ms`` is
+    the next instant at which another ask may claim.
     """
 
     spec: "PartitionSpec"
@@ -94,9 +94,9 @@ class ClaimSearch:
 class GroupSearch:
     """A search for asks that may replace other pods, and for single asks that count as gangs.
 
-    The search takes several ticks if there are many groups. ``spec``, ``mark`` and ``again_ms`` are those of `ClaimSearch`.
-    ``groups`` has the groups for which no policy has planned yet. The group that comes first in order is the last element.
-    ``began_ms`` is the instant at which the search began.
+    The search takes several ticks if there are many groups. ``spec``, ``mark`` and ``again_ms`` have the same meaning as in
+    `ClaimSearch`. ``groups`` has the groups for which no policy has planned yet. The group that comes first in order is the last
+    element. ``began_ms`` is the instant at which the search began.
     """
 
     spec: "PartitionSpec"
@@ -113,19 +113,21 @@ class Round:
     - ``claims_ms`` is the first instant at which an ask may claim in a round. ``began_ms`` is the instant at which the last
       round of claims began. ``arrivals`` is the arrival number of the newest ask when that round began. ``goes_on`` says that
       the step budget ended that round early.
-    - ``released`` has the releases of that round, and those of earlier rounds within the window of the pace.
-    - ``reservations_moved`` says that reserved nodes have changed, or that the asks that wait for these nodes have changed. The
-      rounds then try asks of higher priority on these nodes again. ``reservations_offered`` has the sets of reservations that
-      were already offered to such asks when the step budget ended. The next tick continues with the other sets.
+    - ``released`` has the releases of the last round of claims, and the releases of earlier rounds within the window of the
+      pace.
+    - ``reservations_moved`` says that reserved nodes have changed, or that the asks that wait for these nodes have changed.
+      After such a change, the rounds try again to place asks of higher priority on the reserved nodes. ``reservations_offered``
+      has the sets of reservations that were already offered to such asks when the step budget ended. The next tick continues
+      with the sets that were not offered yet.
     - ``reservations_untold`` says that reservations changed after the blocked asks were last sent their reasons.
       ``reserved_told`` has each group whose last reason names a reservation, with the id of the reservation and the instant.
     - ``observed`` has the plan that was last shown for each subject, in a partition that only observes (P8). The subject of a
       plan is its first preemptor, or the queue whose usage the plan reduces.
-    - ``cycles`` is the number of scheduling cycles in which placement ended within its budget. An ask that still waits has
-      missed each of these cycles since the ask arrived (P2).
-    - ``seen`` has two counters of the state, relief and nodes, when the last round began. ``open`` says that the round
-      continues in the next tick. The reason is that its step budget ended, that a plan or takeover was made, or that a search
-      is not over. ``masked`` has the policy and the key of each ask that was refused since the round began.
+    - ``cycles`` is the number of scheduling cycles in which placement ended within its budget. A waiting ask has missed each of
+      these cycles since its arrival (P2).
+    - ``seen`` has the values of two counters of the state at the beginning of the last round: one for freed capacity, and one
+      for nodes. ``open`` says that the round continues in the next tick, because its step budget ended, a plan or takeover was
+      made, or a search is not over. ``masked`` has the policy and the key of each ask that was refused since the round began.
     - ``hopeless`` has the numbers of the classes that no node could hold. These numbers are valid while ``hopeless_seen`` stays
       the same: `NodeIndex.entered` and the number of ended pledges.
     - ``ineligible`` has the numbers of the groups in which no ask may reserve. The number of a group is valid until an ask joins
@@ -133,14 +135,14 @@ class Round:
     - ``unsuited`` has the numbers of the groups whose asks are too large for every reserved node that they could take over.
       These numbers are valid while ``unsuited_seen`` stays the same: `NodeIndex.entered` and the ids of the reservations.
     - ``reservation_search`` is the latest search for asks that may reserve. ``claim_search`` is the latest search for asks that
-      may claim. ``group_search`` is the latest search for asks that may replace other pods or count as gangs. Each of the three
-      is None if there is no such search.
+      may claim. ``group_search`` is the latest search for asks that may replace other pods or count as gangs. Each of these
+      three fields is None if there is no such search.
     - ``ordered`` is the number of times that capacity was pledged or the eviction of pods was ordered.
-    - ``is_put_off`` says that a configuration has just changed so many queues that ticks only place asks. Plans are made from
-      the tick after one that placed all it could, for one partition after the other (design 6.16).
+    - ``is_put_off`` says that a configuration has just changed so many queues that ticks only place asks. Once a tick has placed
+      all asks that fit, the next ticks make plans again, for one partition after the other (design 6.16).
     - ``looked`` is the value of `Partition.relief` at the last check of open decisions for marked victims that are no longer
       needed (J11).
-    - ``tries`` is the planners' memory of the asks that they refused.
+    - ``tries`` is the planners' record of the asks that they refused.
     """
 
     __slots__ = (

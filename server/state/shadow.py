@@ -1,4 +1,4 @@
-"""The memory of a shadow: the decisions that the shadow would have open, its records, and the asks that it refused.
+"""The memory of a shadow: its open decisions, which are not carried out, its records, and the asks that it refused.
 
 The memory belongs to one configuration. The memory is forgotten when another configuration comes into force, and at a restart.
 A shadow changes no other state.
@@ -16,7 +16,10 @@ from server.state.rounds import Round, RoundReleases
 HELD_MAX: Final = 1_000
 """The largest number of open decisions of a shadow. At this number, the shadow decides nothing until one of its decisions ends."""
 RECORDS_MAX: Final = 2_000
-"""The largest number of records that are kept. If there are more, ended records are forgotten first, and then the oldest records."""
+"""The largest number of records that are kept.
+
+If there are more records, ended records are forgotten first, and then the oldest records.
+"""
 
 
 class ShadowPlacement(NamedTuple):
@@ -28,10 +31,10 @@ class ShadowPlacement(NamedTuple):
 
 
 class OpenShadowDecision(NamedTuple):
-    """An open decision of the shadow. Only the rounds of the shadow count the places as pledged and the victims as evicted.
+    """An open decision of the shadow. Only the rounds of the shadow count the capacity as pledged and the victims as evicted.
 
-    ``victims`` has the key of each victim, with the rules that chose it. ``shrink`` has the numbers of a surplus reclaim
-    (trim), which has no preemptor.
+    ``victims`` has the key of each victim, with the rules that chose it. ``shrink`` has the amounts of a surplus reclaim (trim).
+    A surplus reclaim has no preemptor.
     """
 
     policy: str
@@ -41,7 +44,7 @@ class OpenShadowDecision(NamedTuple):
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Return the keys of the asks that the decision serves, or the queue that the decision trims."""
+        """Return the keys of the asks that get capacity by the decision, or the queue whose usage a surplus reclaim reduces."""
         if self.shrink is not None:
             return (self.shrink.queue,)
         return tuple(one.key for one in self.places)
@@ -55,10 +58,10 @@ class Shadow:
       that was last checked against the rules again. ``checked_ms`` is the instant of that check.
     - ``records`` has the records by subject, with the oldest record first. ``forgotten`` is the number of records that were
       dropped.
-    - ``sums`` has the totals of decisions by policy and side (live or shadow). ``told`` has the number of records of each
-      difference between live and shadow.
-    - ``seen`` has the counters of the partition at the last sweep of decisions that no longer stand. Equal counters mean that
-      no sweep is needed.
+    - ``sums`` has the totals of decisions by policy and side (live or shadow). ``told`` has the number of records for each kind
+      of difference between live decisions and decisions of the shadow.
+    - ``seen`` has the counters of the partition when the shadow last searched its open decisions for decisions that are no
+      longer possible. If the counters are still equal, no check is needed.
     """
 
     __slots__ = (
@@ -79,7 +82,7 @@ class Shadow:
     def __init__(
         self, live: PartitionSpec, spec: PartitionSpec, paced: Round, since_ms: int
     ) -> None:
-        """Begin with the pace of ``paced``, which is the round state of the live side.
+        """Create the memory with the pace of ``paced``, which is the state of the live rounds.
 
         The evictions that earlier live rounds ordered thus use up the budgets of the shadow too.
         """

@@ -28,7 +28,10 @@ def total(partition: Partition) -> FrozenAmounts:
 
 
 def whole(partition: Partition) -> FrozenAmounts:
-    """Return the same total with drained nodes included, because pods that run on drained nodes need no other capacity (W3)."""
+    """Return the result of `total` plus the amounts of drained nodes (W3).
+
+    Pods that run on drained nodes need no other capacity.
+    """
     return _without_ports(partition, _whole(partition))
 
 
@@ -43,7 +46,9 @@ def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
 
 
 def is_too_much_used(partition: Partition) -> bool:
-    """Return whether usage exceeds capacity in some type. This happens after a race, or if nodes became smaller (W3).
+    """Return whether usage exceeds capacity in some type.
+
+    Usage exceeds capacity after a race between placements and reports, or if nodes became smaller (W3).
 
     The usage of releasing victims does not count. The capacity is the result of `whole`.
     """

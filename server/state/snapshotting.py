@@ -27,7 +27,7 @@ from server.state.queues import Queue, QueueState
 
 
 class GangDue(NamedTuple):
-    """A job that the snapshot must contain.
+    """A gang that the snapshot must contain.
 
     The asks in ``members`` wait, or have a pledge that gives way. ``placed`` is the number of running members.
     """
@@ -42,8 +42,8 @@ class GangDue(NamedTuple):
 class Due(NamedTuple):
     """The waiting asks that the snapshot must contain.
 
-    The asks are listed for reservations, for claims, and for nodes that they require. The policies plan for each job in
-    ``jobs`` as a whole. The asks in ``replacing`` may replace allocations of their own queue.
+    Three lists have the asks for which a node may be reserved, the asks that may claim, and the asks that require a node. The
+    policies plan for each gang in ``jobs`` as a whole. The asks in ``replacing`` may replace allocations of their own queue.
     """
 
     reserving: Sequence[Ask] = ()
@@ -109,9 +109,10 @@ def catch_up(partition: Partition) -> None:
 
 
 def _pace(partition: Partition, now: int) -> Pace:
-    """Return the releases of the last round, and those of earlier rounds that began within the window of the pace (P5).
+    """Return the releases of the last round, and the releases of earlier rounds that began within the window of the pace (P5).
 
-    The losses of queues are those of the last round only, because over-use is measured again in each round (P9).
+    The result has the losses of queues in the last round only, because each round measures again by how much queues exceed their
+    entitlements (P9).
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if not state.released:
@@ -144,7 +145,7 @@ def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
 def reserved(partition: Partition) -> dict[str, Amounts]:
     """Return, for each queue, the promised amounts that give way to claims.
 
-    A comparison of a queue with its entitlement leaves these amounts out.
+    These amounts are left out when the usage of a queue is compared with its entitlement.
     """
     sums: dict[str, Amounts] = {}
     for held in partition.decisions.pledges.values():
@@ -216,7 +217,7 @@ def _disruptions(partition: Partition) -> Mapping[str, int]:
 
 
 def waiting(partition: Partition, asks: Iterable[Ask]) -> tuple[WaitingAsk, ...]:
-    """Return waiting asks as facts for a snapshot."""
+    """Return the facts of waiting asks for a snapshot."""
     classes: dict[AskClass, ClassFacts] = {}
     groups: dict[tuple[Group | Gang | None, AskClass], _Shared] = {}
     found = []
@@ -266,12 +267,12 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
 
 
 def jobs(partition: Partition, due: Iterable[GangDue]) -> tuple[WaitingGang, ...]:
-    """Return jobs as facts for a snapshot."""
+    """Return the facts of gangs for a snapshot."""
     return tuple(_job(partition, one) for one in due)
 
 
 def _job(partition: Partition, due: GangDue) -> WaitingGang:
-    """Return a job with its members in the order of J8."""
+    """Return the facts of a gang, with its members in the order of J8."""
     members = sorted(waiting(partition, due.members), key=gang_order)
     return WaitingGang(
         due.key, due.number, tuple(members), due.placed, due.size, _within_limits(due.members)
@@ -279,7 +280,7 @@ def _job(partition: Partition, due: GangDue) -> WaitingGang:
 
 
 def gang_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
-    """Return the sort key by which the members of a job get their nodes: priority, age, allocation key (J8)."""
+    """Return the sort key by which the members of a gang get their nodes: priority, age, allocation key (J8)."""
     return -ask.spec.priority, ask.pending_since, ask.key
 
 
@@ -304,7 +305,7 @@ def first_blocker(ask: Ask) -> Limiter | None:
 
 
 def _code(ask: Ask, blocker: Limiter | None) -> Code:
-    """Return the code of the reason why the ask waits, without a test of nodes."""
+    """Return the code of the reason why the ask waits, without examining nodes."""
     if any(queue.state is QueueState.STOPPED for queue in ask.application.leaf.path_up()):
         return Code.QUEUE_STOPPED
     if isinstance(ask.group, Gang):
@@ -363,7 +364,7 @@ def _commitments(partition: Partition) -> tuple[OpenCommitment, ...]:
 def _firm_use(partition: Partition) -> Mapping[str, FirmUse]:
     """Return the firm use of each queue (J4). Return {} if asks have no classes.
 
-    The amounts that firm asks hold are computed as if all ordered releases were done. Firm asks count as waiting if their
+    The amounts that firm asks hold are computed as if all ordered releases were complete. Firm asks count as waiting if their
     pledges give way to claims.
     """
     if not has_classes(partition.spec.preemption):

@@ -67,7 +67,10 @@ class ThrashingTables:
             del self.taken[pair]
 
     def forget_queues(self, paths: Iterable[str]) -> None:
-        """Forget the deficits of removed queues. A new queue with the same name has other deficits, and has lost nothing yet."""
+        """Forget the deficits of removed queues.
+
+        The deficits are not valid for a new queue with the same name, which has lost nothing yet.
+        """
         gone = frozenset(paths)
         for key in [key for key in self.deficits if key[0] in gone]:
             del self.deficits[key]

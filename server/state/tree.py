@@ -31,7 +31,7 @@ from server.state.reclassing import reclass_in_parts
 _TAGGED: Final = {"guaranteed": "guaranteed", "max": "max", "maxapplications": "max_applications"}
 """The properties that tags may set, each with its field of `QueueSpec` and of `ChildTemplate`."""
 _ORDER: Final = attrgetter("leaf", "fair", "priority_first", "fence", "offset")
-"""What a queue's specification says about the order below the queue, and about the priority that its parent sees."""
+"""A getter for the settings of a queue that determine the order below the queue and the priority that its parent sees."""
 
 _ACTIVE: Final = QueueState.ACTIVE
 _DRAINING: Final = QueueState.DRAINING
@@ -48,9 +48,9 @@ def apply_spec_in_parts(
     """Apply a partition's configuration: removed queues drain, and all other queues and settings change in place.
 
     Return the paths of the queues that were deleted because they were empty. If the new specification equals the specification
-    in force, the object in force is kept. A shadow, which belongs to that object, thus continues. The results in ``prepared``
-    make the change faster and do not affect its result. With ``classes_later``, the caller lets asks that lose their classes do
-    so in the next ticks (`reclassing`).
+    in force, the object in force is kept. A shadow belongs to the object in force, and thus continues. The values in
+    ``prepared`` make this function faster, and do not affect the outcome. With ``classes_later``, asks that lose their gang
+    classes keep them until the caller removes the classes in the next ticks (`reclassing`).
     """
     if prepared is not None and prepared.before is partition.spec:
         is_same = prepared.is_same
@@ -210,7 +210,7 @@ def _enter(partition: Partition, parent: Queue, queue: Queue) -> None:
 def create_path(partition: Partition, path: str) -> Queue:
     """Return the leaf at a path.
 
-    If the leaf or parents of it are missing, they are created as dynamic queues.
+    If the leaf or some of its parents are missing, create them as dynamic queues.
 
     A new leaf gets the settings of the nearest template above the leaf. New parents have no limits.
     """
@@ -304,9 +304,9 @@ def relimit(partition: Partition) -> None:
 def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[bool]:
     """Rebuild all limiters from the usage and the limits in force. The order is rebuilt before it is used again (`ranking_stale`).
 
-    If the partition has no deserved shares in force, the ``prepared`` bounds are used. Limiters of applications are rebuilt
-    only if there are limits of users or groups, or if a queue gained or lost its limiter, or lost one of firm use that blocked
-    a class. Return whether they were rebuilt.
+    If the partition has no deserved shares in force, the ``prepared`` bounds are used. Limiters of applications are rebuilt only
+    if there are limits of users or groups, if a queue gained or lost its limiter, or if it lost a limiter of firm use that
+    blocked a class. Return whether limiters of applications were rebuilt.
     """
     is_classed = has_classes(partition.spec.preemption)
     usable = None if partition.deserved else prepared
@@ -347,7 +347,7 @@ def _bind_prepared(queue: Queue, bounds: Bounds, kept: Kept, made: Limiter | Non
 
 
 def _set_limit(queue: Queue, most: Amounts | None) -> None:
-    """Bound the usage of a queue by the given amounts or, if these are None, not at all.
+    """Bound the usage of a queue by the given amounts. If the amounts are None, remove the bound.
 
     If the queue already has a limiter, that limiter is kept, with the classes that it blocks, until `reranking` examines these
     classes.
@@ -368,7 +368,10 @@ def _set_limit(queue: Queue, most: Amounts | None) -> None:
 
 
 def _set_firm(queue: Queue, most: Amounts | None, made: Limiter | None = None) -> None:
-    """Bound the firm usage of a queue as `_set_limit` bounds its usage. A queue without such a limiter gets the one that was ``made``."""
+    """Bound the firm usage of a queue as `_set_limit` bounds its usage.
+
+    A queue without a limiter of firm usage gets the limiter ``made``.
+    """
     if most is None:
         queue.firm = None
         return
@@ -379,7 +382,7 @@ def _set_firm(queue: Queue, most: Amounts | None, made: Limiter | None = None) -
 
 
 def _less(most: Amounts, used: Amounts) -> Amounts:
-    """Return ``most`` less ``used``. Few types are used, and a loop over these takes a third of the time of `zip`."""
+    """Return ``most`` less ``used``. Because few types are used, a loop over the used types takes a third of the time of `zip`."""
     left = most.copy()
     for index, amount in enumerate(used):
         if amount:
@@ -424,7 +427,10 @@ def _make_limiter(partition: Partition, queue: Queue) -> None:
 
 
 def _bind(partition: Partition, queue: Queue, *, is_classed: bool) -> None:
-    """Bound the usage of a queue as its specification says. ``is_classed`` says whether its firm usage is bounded, too."""
+    """Bound the usage of a queue as its specification says.
+
+    ``is_classed`` says whether the firm usage of the queue is bounded, too.
+    """
     firm = _firm_bound(partition, queue) if is_classed else None
     _set_limit(queue, bound(partition, queue))
     _set_firm(queue, firm)
@@ -467,9 +473,9 @@ def _limits(partition: Partition, limit: Limit) -> Amounts:
 
 
 def limiters_of(partition: Partition, application: Application) -> tuple[Limiter, ...]:
-    """Return the limits of an application: first those of the queues, from the leaf up.
+    """Return the limits of an application: first the limits of the queues, from the leaf up.
 
-    The limits of its user come next, from the leaf up, and then those of its group, from the leaf up.
+    The limits of its user come next, from the leaf up, and then the limits of its group, from the leaf up.
     """
     path = list(application.leaf.path_up())
     limiters = [queue.limiter for queue in path if queue.limiter is not None]
@@ -533,7 +539,7 @@ def sweep_in_parts(partition: Partition, kept: list[Queue] | None = None) -> Par
 
 
 def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
-    """Remove a leaf and then its ancestors, each while it is empty and is dynamic or draining: stop at the first other queue.
+    """Remove a leaf and then its ancestors, as long as each is empty, and dynamic or draining.
 
     Return the paths of the removed queues.
     """
@@ -571,5 +577,5 @@ def _forget_paths(partition: Partition, removed: list[str]) -> None:
 
 
 def _is_unwanted(queue: Queue) -> bool:
-    """Return whether a queue is dynamic or draining, so that no configuration in force has it."""
+    """Return whether a queue is dynamic or draining, and thus missing in the configuration in force."""
     return queue.state is _DRAINING or not queue.managed

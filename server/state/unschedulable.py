@@ -13,7 +13,7 @@ NOT_WANTED: Final = -(1 << 63)
 GAPS_MIN: Final = 64
 """The number of gaps above which a table that has to grow is rebuilt without gaps.
 
-There is a second condition: the table must have more gaps than classes.
+The table is rebuilt without gaps only if it also has more gaps than classes.
 """
 
 
@@ -35,11 +35,11 @@ class Unschedulable:
         self.requiring: dict[AskClass, None] = {}
 
     def __contains__(self, ask_class: "AskClass") -> bool:
-        """Return whether the table has the class."""
+        """Return whether the class is in the table."""
         return ask_class in self._rows
 
     def __iter__(self) -> "Iterator[AskClass]":
-        """Yield the classes in their order."""
+        """Yield the classes in the order in which they were added."""
         return iter(self._rows)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Usage of applications and queues: amounts, shares, headroom and rank are updated together.
+"""The usage of applications and queues. Each change updates amounts, shares, headroom and heap entries together.
 
 Only `journal` and, for many asks at once, `journal_fast` change usage.
 """
@@ -35,7 +35,7 @@ def _grown_share(amounts: Amounts, scales: list[Scale], demand: Demand, before: 
 
 
 def charge(application: Application, demand: Demand) -> None:
-    """Add a demand to the usage on the whole path, and renew the heap entries there."""
+    """Add a demand to the usage of the application and of all queues on its path, and replace their heap entries."""
     leaf = application.leaf
     usage = application.usage
     if leaf.fair:
@@ -58,7 +58,10 @@ def charge(application: Application, demand: Demand) -> None:
 
 
 def discharge(partition: Partition, application: Application, demand: Demand) -> None:
-    """Subtract a demand from the usage on the whole path. The next tick tests the asks that wait for the freed headroom."""
+    """Subtract a demand from the usage of the application and of all queues on its path.
+
+    The next tick tests the asks that wait for the freed headroom.
+    """
     leaf = application.leaf
     _lessen(application.usage, demand)
     _rank_application(application)
@@ -90,7 +93,7 @@ def discharge_all(partition: Partition, asks: Iterable[Ask]) -> None:
 
 
 def _rank_application(application: Application) -> None:
-    """Recompute the share of an application whose usage fell, and renew its heap entry."""
+    """Recompute the share of an application whose usage fell, and replace its heap entry."""
     leaf = application.leaf
     if leaf.fair:
         application.share = share(application.usage, leaf.measure)
@@ -99,7 +102,7 @@ def _rank_application(application: Application) -> None:
 
 
 def _rank_queue(parent: Queue, queue: Queue) -> None:
-    """Recompute the share of a queue whose usage fell, and renew its heap entry."""
+    """Recompute the share of a queue whose usage fell, and replace its heap entry."""
     queue.share = share(queue.usage, queue.basis)
     if queue.entry is not None:
         ranking.renew_queue(parent, queue)
@@ -197,7 +200,7 @@ def await_firm(leaf: Queue, demand: Demand, sign: int) -> None:
 def relieve_firm(partition: Partition, leaf: Queue) -> None:
     """List the limiters on the path for a test at the next tick.
 
-    Other asks may fit now, because firm asks hold or request less than before.
+    Asks that did not fit may fit now, because firm asks hold or request less than before.
     """
     for queue in leaf.path_up():
         for limiter in (queue.firm, queue.limiter):

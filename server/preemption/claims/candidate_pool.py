@@ -1,7 +1,7 @@
 """The candidates of a victim search: the allocations that may be evicted, and the amounts that each would free on one node.
 
-A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node it has a bound on the
-key of victim sets: no set of victims on the node has a better key. Building a pool takes time proportional to the number of
+A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node, the pool has a bound on
+the key of victim sets: no set of victims on the node has a better key. Building a pool takes time proportional to the number of
 allocations. Several queues share one pool if it contains all their candidates. Plans may be made after the pool was built.
 Therefore each victim is checked again, and a node that a plan has touched gets a new bound.
 
@@ -53,7 +53,7 @@ def needed_by_gangs(trial: Trial) -> Mask | None:
 def barred_rows(
     trial: Trial, spent: Mask | None, kin: Mask | None
 ) -> tuple[tuple[Mask | None, int], ...]:
-    """Return the rows that are protected for reasons other than their leaves, each with the code of its rule.
+    """Return the rows that a rule on single pods protects, whatever their leaves are, each with the code of the rule.
 
     ``spent`` are the rows whose disruption budgets are used up, and ``kin`` are the preemptor's own rows.
     """
@@ -74,12 +74,15 @@ def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
 POOLS: Final = "pools"
 """The key under which a Trial stores its pools, by class."""
 KEPT: Final = 4
-"""The largest number of pools that are stored for one class. Each search is compared with every stored pool."""
+"""The largest number of pools that are stored for one class.
+
+The number of pools is limited, because each search is compared with every stored pool.
+"""
 LEAVES_A_STEP: Final = 16
-"""The number of leaves whose eligibility takes as much time as one placement."""
+"""The number of leaves whose eligibility is computed in the time of one placement."""
 ByLeaf = Mapping[int, LeafEligibility]
 Least = tuple[tuple[int, int], ...]
-"""The amounts that must be freed whichever node is chosen, by type index."""
+"""The amounts that must be freed on any node, by type index."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +124,10 @@ class CandidatePool:
         )
 
     def narrowed(self, trial: Trial, eligibility: ByLeaf) -> "CandidatePool":
-        """Return the pool for an eligibility that it serves. Changed leaves are filtered again, and the bounds stay the same."""
+        """Return this pool with the given eligibility, for which `serves` must be true.
+
+        Changed leaves are filtered again, and the bounds stay the same.
+        """
         other = {
             leaf: one
             for leaf, one in eligibility.items()
@@ -152,7 +158,7 @@ class CandidatePool:
 
 
 def _allows(wide: LeafEligibility, narrow: LeafEligibility) -> bool:
-    """Return whether the wider eligibility allows every victim that the narrower one allows."""
+    """Return whether the eligibility ``wide`` allows every victim that ``narrow`` allows."""
     if not _is_open(narrow):
         return True
     return (
@@ -169,7 +175,7 @@ def _is_open(eligibility: LeafEligibility) -> bool:
 
 
 def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
-    """Return whether two eligibilities differ at most in ``most``, the amounts that one victim may hold.
+    """Return whether two eligibilities are equal except for ``most``, the amounts that one victim may hold.
 
     These amounts are checked again for each victim.
     """
@@ -244,7 +250,7 @@ MarginAt = Callable[[int], list[int]]
 
 
 class CandidateFacts(NamedTuple):
-    """The facts of an allocation that are the same for every claim.
+    """The facts of an allocation that do not depend on the claim.
 
     ``charged`` has the amounts by which the eviction lowers the usage of the allocation's queues. ``frees`` and ``given`` have
     the amounts that the eviction frees on its node, ports included. ``groups`` are the disruption budgets of the allocation.
@@ -276,7 +282,7 @@ class ClaimNeed:
         self.lacks = tuple(lacks)
         self.lacking = [index for index, lack in enumerate(lacks) if lack]
         self.kinds = (*self.lacking, *(one.at for one in blocks))
-        """The type index of each need: first the needs of the node, then those of the maxima."""
+        """The type index of each need: first the needs of the node, then the needs of the maxima."""
 
     @property
     def amounts(self) -> tuple[int, ...]:
@@ -295,7 +301,7 @@ class Caps:
         self.ways: dict[str, list[int]] = {}
         """The places of the queues on the path of each leaf, by leaf.
 
-        The place of a queue is that of its first type. The places of its other types follow.
+        The place of a queue is the place of its first type. The places of its other types follow directly.
         """
         self._queues: dict[str, int] = {}
         self._budgets: dict[str | int, int] = {}
@@ -320,11 +326,11 @@ class Caps:
             self.left.append(most)
 
     def queue(self, path: str) -> int:
-        """Return the place of a queue's first type. The places of its other types follow."""
+        """Return the place of a queue's first type. The places of its other types follow directly."""
         return self._queues[path]
 
     def budgets(self, names: Sequence[str | int]) -> list[int]:
-        """Return the places of those disruption budgets and gangs among ``names`` that have a cap."""
+        """Return the places of the caps of disruption budgets and gangs. Names in ``names`` without a cap are left out."""
         known = self._budgets
         return [known[name] for name in names if name in known]
 
@@ -345,7 +351,10 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether each victim's queues must be checked here (W8, W9), because G4 does not exclude queues that are within their shares."""
+        """Whether each victim's queues must be checked when ways are computed (W8, W9).
+
+        The check is needed if G4 does not exclude queues that are within their shares.
+        """
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"
 
@@ -441,7 +450,9 @@ class Candidates:
         withheld = self._eligibility.withheld(row.leaf)
         rest = self._eligibility.at_rest(trial, row.leaf) if self._rests else ()
         if not (withheld or rest or self._selects):
-            return kinds  # some of these types; which ones does not matter here
+            # The allocation is taken for some of these types; the ways do not depend on which
+            # types.
+            return kinds
         return [
             index
             for index, much in zip(kinds, gives, strict=True)
@@ -451,7 +462,7 @@ class Candidates:
     def _over(
         self, trial: Trial, row: CandidateFacts, taken_for: Sequence[int], caps: Caps
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the *ways* in which the row may be the one victim that brings its queues below their shares (W8).
+        """Return the *ways* in which the row may be the single victim that brings its queues below their shares (W8).
 
         There is one way for each type for which the row is taken and in which the row's queues exceed their shares (W9). A way
         lists places of caps: the places of these queues in that type, and the places of the row's disruption budgets.

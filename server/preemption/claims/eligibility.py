@@ -1,10 +1,10 @@
 """The eligibility of allocations as victims for one class of asks, as numbers for each leaf.
 
 `ClaimEligibility` computes these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose
-the amount that it uses above its entitlement. If the queue also holds the preemptor, it can lose the amount of the ask as well
-(G4). This module compares these numbers with single victims. The module `search` compares them with the sum of a set of victims.
-`InQueueEligibility` computes these numbers for an ask that replaces pods of its own queue (I2). Its victims have a lower priority
-and belong to another application.
+the amount that it uses above its entitlement. A queue that also contains the preemptor can lose the amount of the ask in
+addition (G4). This module compares these numbers with single victims. The module `search` compares them with the sum of a set of
+victims. `InQueueEligibility` computes these numbers for an ask that replaces pods of its own queue (I2). Such victims have a
+lower priority than the ask and belong to another application.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -68,14 +68,14 @@ class Block(NamedTuple):
 
 
 class Path(NamedTuple):
-    """The queues from a victim's leaf up. The queues from index ``common`` on also hold the preemptor."""
+    """The queues from a victim's leaf up to the root. The queues from index ``common`` on also contain the preemptor."""
 
     queues: tuple[QueueFacts, ...]
     common: int
 
 
 class ClaimEligibility:
-    """The eligibility of victims for one class of asks on one Trial. Values that plans do not change are computed once.
+    """The eligibility of victims for one class of asks on one Trial. Values that plans cannot change are computed once.
 
     ``closed`` has the types of which the deciding queue already has its whole entitlement. No victim is taken on a node that
     lacks one of these types.
@@ -105,7 +105,7 @@ class ClaimEligibility:
                 yield number, LeafEligibility(CODE[rule]) if rule else self._open(trial, path)
 
     def _rule_of(self, trial: Trial, path: str) -> Rule | None:
-        """Return the rule that protects all allocations of a leaf. Return None if the rules judge its allocations one by one."""
+        """Return the rule that protects all allocations of a leaf. Return None if its allocations must be judged one by one."""
         if path == self.ask.leaf:
             return Rule.OWN_QUEUE  # G3
         if not is_below(path, self._top):
@@ -140,7 +140,7 @@ class ClaimEligibility:
     def withheld(self, path: str) -> frozenset[int]:
         """Return the types for which no allocation of a leaf may be taken (G2, W6).
 
-        These are the closed types, and the types for which the leaf or a queue above it decides.
+        The result has the closed types, and the types for which the leaf or a queue above it decides.
         """
         known = self._withheld.get(path)
         if known is None:
@@ -164,7 +164,7 @@ class ClaimEligibility:
 
         The amount of a type is the smallest amount that any queue on the victim's path can lose.
 
-        There is no such limit if one victim may bring its queues below their shares (W8).
+        If one victim may bring its queues below their shares, these amounts are not limited (W8).
         """
         if may_cross(trial):
             return (UNLIMITED,) * len(trial.snapshot.ports)
@@ -190,7 +190,7 @@ class ClaimEligibility:
     def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
         """Return the amounts that one queue can lose, by type.
 
-        A queue that holds the preemptor also gains the amount of the ask, so that only its net loss counts (G4).
+        A queue that contains the preemptor also gains the amount of the ask. For such a queue, only the net loss counts (G4).
         """
         pairs = zip(trial.eff(path), floor(trial, path), strict=True)
         over = [eff - entitled for eff, entitled in pairs]
@@ -202,7 +202,7 @@ class ClaimEligibility:
         return over
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return whether a leaf, and each queue above it that does not hold the preemptor, exceeds its entitlement in a type (G4).
+        """Return whether a leaf, and each queue above it without the preemptor, exceeds its entitlement to a type (G4).
 
         With a dead zone, each of these queues must exceed its entitlement by more than the dead zone (P9).
         """
@@ -217,7 +217,7 @@ class ClaimEligibility:
         )
 
     def path(self, trial: Trial, path: str) -> Path:
-        """Return the path from a leaf to the root, with the index of the first queue that also holds the preemptor."""
+        """Return the path from a leaf to the root, with the index of the first queue that also contains the preemptor."""
         known = self._paths.get(path)
         if known is None:
             queues = trial.snapshot.path_up(path)
@@ -227,7 +227,7 @@ class ClaimEligibility:
         return known
 
     def _highest_priority(self, trial: Trial, path: str) -> int:
-        """Return the highest priority that victims in the leaf may have, as the leaf itself sees it (G5)."""
+        """Return the highest priority that victims in the leaf may have, as a priority inside the leaf (G5)."""
         rule = trial.snapshot.settings.equal_priority
         if rule == "ignore":
             return UNLIMITED
@@ -236,7 +236,9 @@ class ClaimEligibility:
         if shows_itself(snapshot, path, top):
             return max(PRIORITY_MIN - 1, min(most, PRIORITY_MAX))
         low, high = PRIORITY_MIN - 1, PRIORITY_MAX
-        while low < high:  # seen from outside, the priority never falls while it rises inside
+        # If a pod has a higher priority inside the leaf, it has no lower priority as seen from
+        # outside.
+        while low < high:
             middle = (low + high + 1) // 2
             if seen_at(snapshot, path, top, middle) <= most:
                 low = middle
@@ -262,7 +264,7 @@ class ClaimEligibility:
 
 
 def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
-    """Return, by type, the smallest amount that any of the queues can lose. Queues have no limit for ports."""
+    """Return, by type, the smallest of the amounts that the queues can lose. Ports are not limited by queues."""
     lines = [line for _, line in margins]
     return tuple(
         UNLIMITED if port else min(line[index] for line in lines)
@@ -273,7 +275,8 @@ def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
 def own_margins(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueMargins:
     """Return the queues from the preemptor's leaf up to the root, each with the amounts that it can lose.
 
-    All these queues hold the preemptor, so that they lose only the victims' amounts less those of the ask (G4).
+    All these queues contain the preemptor, so that they lose only the difference between the victims' amounts and the ask's
+    amounts (G4).
     """
     return [
         (queue, own_margin(trial, queue.path, wanted)) for queue in trial.snapshot.path_up(leaf)
@@ -281,7 +284,10 @@ def own_margins(trial: Trial, leaf: str, wanted: Mapping[int, int]) -> QueueMarg
 
 
 def own_margin(trial: Trial, path: str, wanted: Mapping[int, int]) -> list[int]:
-    """Return the amounts that a queue that holds the preemptor can lose, by type: its usage above its entitlement, plus the ask (G4)."""
+    """Return the amounts that a queue that contains the preemptor can lose, by type (G4).
+
+    The amounts are the queue's usage above its entitlement, plus the amounts of the ask.
+    """
     pairs = zip(trial.eff(path), floor(trial, path), strict=True)
     over = [max(0, eff - entitled) for eff, entitled in pairs]
     return [one + wanted.get(index, 0) for index, one in enumerate(over)]
@@ -316,7 +322,7 @@ def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandida
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:
-    """Return the maxima on an ask's path under which the ask has too little headroom.
+    """Return the maxima on an ask's path below which the ask has too little headroom.
 
     All terminating pods count as ended.
 
@@ -338,7 +344,7 @@ def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Blo
 class InQueueEligibility:
     """The eligibility of victims for asks of one class and application that replace pods of their own queue (I2).
 
-    The methods are those of `ClaimEligibility`.
+    The class has the same methods as `ClaimEligibility`.
     """
 
     def __init__(self, ask: WaitingAsk) -> None:
@@ -367,7 +373,7 @@ class InQueueEligibility:
         return own_margin(trial, way.queues[place].path, self._wanted)
 
     def path(self, trial: Trial, path: str) -> Path:
-        """Return the path from the leaf up to the root. Every queue on it also holds the preemptor."""
+        """Return the path from the leaf up to the root. Every queue on it also contains the preemptor."""
         return Path(trial.snapshot.path_up(path), 0)
 
     def withheld(self, path: str) -> frozenset[int]:

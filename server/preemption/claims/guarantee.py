@@ -1,13 +1,13 @@
 """Claims (policy `guaranteed`): a queue below its guarantee gets capacity back from queues that are above their guarantees.
 
 An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is
-*open*: the queue that decides for the type is below its guarantee of the type (G2). A type is *closed* when its deciding queue
-already has its guarantee. A node on which the ask lacks a closed type is excluded. Each victim is taken for a lacking type and
-runs outside the queue that decides for the type. The victim then counts for all types that it frees. Victims run within the
-ask's fence, in queues above their guarantees. Their eviction leaves those queues at or above their guarantees (G3, G4). The
-victims' priority is at most that of the ask (G5). All victims of a claim run on one node. The victims include as few opted-out
-pods as possible (G7). Each victim is needed (G8). The node is pledged before any pod is evicted (G10). A claim without a plan
-is refused with the name of the rule (G12).
+*open*. A type is open if the queue that decides for the type is below its guarantee of the type (G2). A type is *closed* when
+its deciding queue already has its guarantee. A node on which the ask lacks a closed type is excluded. Each victim is taken for a
+lacking type and runs outside the queue that decides for the type. The victim then counts for all types that it frees. Victims
+run within the ask's fence, in queues above their guarantees. Their eviction leaves those queues at or above their guarantees
+(G3, G4). The victims' priority is at most that of the ask (G5). All victims of a claim run on one node. The victims include as
+few opted-out pods as possible (G7). Each victim is needed (G8). The node is pledged before any pod is evicted (G10). A claim
+without a plan is refused with the name of the rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -42,9 +42,9 @@ from server.snapshot.waiting import WaitingAsk, WaitingGang
 NAME: Final = GUARANTEED.name
 
 REFUSED: Final = ""
-"""The third part of the key under which a Trial stores the refusal of a class of asks.
+"""The last part of the key under which a Trial stores a refusal that concerns a class of asks in all applications.
 
-If the refusal concerns only one application, the third part of the key is the application's id.
+If the refusal concerns only one application, the last part is the application's id instead.
 """
 
 BECAUSE: Final = (
@@ -69,7 +69,9 @@ def intents(trial: Trial) -> Iterator[Intent]:
 
 
 def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether an equal ask of the same application was already refused on this Trial. If so, this ask would be refused as well.
+    """Return whether an equal ask of the same application was already refused on this Trial.
+
+    An ask that is equal to a refused ask would be refused as well.
 
     The policy plans for the first ask of each application, and a refusal names the rule. After a refusal, all equal asks of the
     application wait for the back-off (G1, G12).
@@ -103,7 +105,7 @@ def _types(trial: Trial, ask: WaitingAsk) -> Openness:
 
 
 def may_claim(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return the first rule that forbids the ask to claim, whatever victims there are. Return None if the ask may claim."""
+    """Return the first rule that forbids the ask to claim. Victims are not considered. Return None if the ask may claim."""
     return (
         of_the_ask(trial, ask)
         or _of_its_guarantee(trial, ask)
@@ -117,7 +119,7 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
     Return None otherwise.
 
-    A closed type alone forbids nothing here, because only some nodes may lack it.
+    A closed type alone is no reason for a refusal, because only some nodes may lack this type.
 
     With plain shares by weight, one closed type is enough for a refusal. The leaf then decides for all types, and gets no more
     than it deserves (W2).
@@ -146,7 +148,7 @@ def _enough(trial: Trial, one: Deciding) -> str:
 
 
 def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if a queue on the ask's path is over its maximum in a requested type (G9), else None.
+    """Return a refusal if a queue on the ask's path is over its maximum in a requested type (G9). Otherwise return None.
 
     Quota enforcement has to bring such a queue within its maximum first.
     """
@@ -164,9 +166,10 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if a plain share by weight has no headroom for the ask (W2), else None.
+    """Return a refusal if a plain share by weight has no headroom for the ask (W2). Otherwise return None.
 
-    The capacity that waiting firm asks need is subtracted from the headroom (J4). No eviction changes that share.
+    The capacity that waiting firm asks need is subtracted from the headroom (J4). An eviction cannot help, because no eviction
+    changes that share.
     """
     for queue in trial.snapshot.path_up(ask.leaf) if protects_only_whole(trial) else ():
         held = trial.held(queue.path)
@@ -245,7 +248,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: ChosenNode) -> Pl
 
 
 def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
-    """Return the search that asks with the key ``alike`` share on one Trial. The first of these asks creates it."""
+    """Return the search that asks with the key ``alike`` share on one Trial. The first of these asks creates the search."""
     key = (NAME, alike)
     found = trial.kept.get(key)
     if found is None:
@@ -277,7 +280,10 @@ def _refusal(trial: Trial, ask: WaitingAsk, claim: Claim) -> Refusal:
 def _closed_in_the_way(
     trial: Trial, ask: WaitingAsk, claim: Claim, nearest: Nearest
 ) -> tuple[Deciding, ...]:
-    """Return the closed types that a maximum or the nearest nodes lack, with the queues that decide for these types."""
+    """Return the closed types that prevent a plan, with the queues that decide for these types.
+
+    In these types, a maximum has too little headroom or the nearest nodes have too little capacity.
+    """
     lacking = nearest.closed | {one.at for one in claim.closed_blocks()}
     return tuple(one for one in _types(trial, ask).closed if one.at in lacking)
 

@@ -78,8 +78,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether pods of other applications run in the ask's leaf.
 
-    If none run there, nothing can be replaced. A plan without victims is then refused, because it would only take capacity that
-    is reserved for another ask.
+    If there are no such pods, the ask can replace no pod. A plan without victims is then refused, because it would only take
+    capacity that is reserved for another ask.
     """
     columns, number = trial.snapshot.allocations, trial.snapshot.queues[ask.leaf].number
     own = gangs.of_application(columns, number, ask.application_id)

@@ -8,7 +8,7 @@ from server.snapshot.waiting import WaitingAsk
 
 
 def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal for the first precondition that the ask does not meet. Return None if it meets all of them."""
+    """Return a refusal for the first precondition that the ask does not meet. Return None if the ask meets all preconditions."""
     properties = trial.snapshot.queues[ask.leaf].spec.properties
     if not ask.spec.allow_preempt_other:  # G1
         return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
@@ -26,7 +26,7 @@ def of_the_ask(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
 
 def of_its_labels(trial: Trial, ask: WaitingAsk) -> Refusal | None:
-    """Return a refusal if no pod may be evicted for the ask, else None (J3).
+    """Return a refusal if the ask's label forbids evictions for the ask (J3). Otherwise return None.
 
     The label `can-preempt` of the ask decides. Without the label, the partition's default decides.
 

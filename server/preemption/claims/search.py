@@ -47,7 +47,7 @@ NODE_STEPS: Final = 1
 STEPS_A_STEP: Final = 32
 """The number of branch and bound steps that take as much time as one placement."""
 FEW = 4
-"""The number of nodes up to which judging the nodes is quicker than computing their bounds."""
+"""The largest number of nodes for which it is faster to judge all nodes than to compute their bounds first."""
 UNTOLD: Final = frozenset({PASSED, CODES.gone})
 """The codes of rows that are not reported as protected by a rule."""
 UNJUDGED = -1
@@ -72,8 +72,8 @@ class ChosenNode(NamedTuple):
 class Nearest(NamedTuple):
     """The node that comes nearest to a plan, -1 if there is none, with the amounts that it ``lacks``, by type.
 
-    ``barred`` is the number of nodes that lack a closed type. ``is_barred`` says that the nearest node is one of these nodes.
-    If so, ``closed`` contains the closed types that this node lacks.
+    ``barred`` is the number of nodes that lack a closed type. ``is_barred`` says that the nearest node is one of these nodes. If
+    ``is_barred`` is true, ``closed`` contains the closed types that this node lacks.
     """
 
     node: int
@@ -84,7 +84,10 @@ class Nearest(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The best set of victims on a node after ``plans`` plans, or only a bound for the node (UNJUDGED)."""
+    """The best set of victims on a node when the Trial had ``plans`` plans.
+
+    With UNJUDGED, the entry only has a bound for the node.
+    """
 
     key: VictimSetKey
     plans: int
@@ -96,7 +99,7 @@ class _Entry(NamedTuple):
 class Claim:
     """The search for one class of asks of one leaf, on one Trial.
 
-    ``cut`` says that on at least one node the search reached its limit before it had a result. With ``limited`` False, maxima
+    ``cut`` says that on at least one node the search reached its limit before it had a result. If ``limited`` is false, maxima
     on the path of the ask's queue are ignored.
     """
 
@@ -134,7 +137,7 @@ class Claim:
         self._candidates = Candidates(trial, self._eligibility, self._order, self._pool.preferred)
         self._drawn = 0
         self._ahead: VictimSetKey | None = None
-        """The bound of the node that is drawn next, None until the bound is computed."""
+        """The bound of the next node in the order of bounds. The value is None until this bound is computed."""
         self._began = len(trial.touched)
         self._moved.clear()
         self._seen = self._pool.seen
@@ -142,7 +145,7 @@ class Claim:
         self._latest.clear()
 
     def _least(self) -> Least:
-        """Return the amounts to free whichever node is chosen: the headroom that the full queues on the ask's path lack."""
+        """Return the amounts that must be freed on any node: the headroom that the full queues on the ask's path lack."""
         return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
@@ -172,12 +175,14 @@ class Claim:
         if not blocks:
             row = trial.fits_claim(self.ask.kind)
             if row >= 0:
-                return ChosenNode(row, ())  # G8: the ask fits once what was ordered to end is gone
+                # G8: the ask fits once the pods whose eviction was ordered have ended.
+                return ChosenNode(row, ())
         lacks = {(one.path, one.at): one.lack for one in blocks}
         if any(lacks.get((one.path, one.at), 0) < one.lack for one in self._blocks):
-            self._begin(trial)  # others made headroom: nodes may be better than their bounds
+            self._begin(trial)  # other plans made headroom: nodes may be better than their bounds
         elif self.is_stale(trial) and not equal(self._pool.preferred, preferred_now(trial)):
-            self._begin(trial)  # rows without a disruption left count as opted out now (V5)
+            # Rows whose disruption budgets are used up count as opted out now (V5).
+            self._begin(trial)
         elif self._began != len(trial.touched) and self._improves:
             self._begin(trial)  # rows that were protected may be evicted now (W8)
         self._blocks = blocks
@@ -185,7 +190,10 @@ class Claim:
         return self._pop(trial)
 
     def is_stale(self, trial: Trial) -> bool:
-        """Return whether plans have touched a node since the candidate pool was built. If so, the pool may be out of date."""
+        """Return whether plans have touched a node since the candidate pool was built.
+
+        After such a plan, the pool may be out of date.
+        """
         return self._pool.seen != len(trial.touched)
 
     def across(self, trial: Trial) -> ChosenNode | None:
@@ -224,7 +232,7 @@ class Claim:
         return on_it or any(is_below(leaf, block.path) for block in self._blocks)
 
     def _look_again(self, trial: Trial) -> None:
-        """Compute new bounds for the nodes that plans touched since the last call, because these nodes may be better now.
+        """Compute new bounds for the nodes that plans touched since the last call. These nodes may be better now.
 
         If there are few such nodes, judge them at once.
         """
@@ -260,7 +268,7 @@ class Claim:
                 self._judge(trial, top.node)
 
     def _draw(self, trial: Trial) -> None:
-        """Judge nodes in the order of their bounds, while the next node could be better than the best one so far."""
+        """Judge nodes in the order of their bounds. Stop when the next node cannot be better than the best node so far."""
         order = self._pool.field.order
         while self._drawn < len(order):
             node = order[self._drawn]
@@ -307,9 +315,11 @@ class Claim:
     def _solve(
         self, trial: Trial, need: ClaimNeed, rows: list[int]
     ) -> CoveringSet | NotFound | None:
-        """Return the best set of these rows to evict so that the ask fits on a node, or `NotFound`.
+        """Return the best set among sets of these rows whose eviction makes the ask fit on a node.
 
-        Return None if no row can help, if nothing is lacking, or if a closed type is lacking (G2).
+        Return `NotFound` if the search finds none.
+
+        Return None if no row can help, or if the ask lacks nothing on the node, or if it lacks a closed type (G2).
         """
         if not rows or not need.amounts or not self._eligibility.closed.isdisjoint(need.kinds):
             return None
@@ -355,7 +365,7 @@ class Claim:
     def closed_blocks(self) -> tuple[Block, ...]:
         """Return each ``max`` on the ask's path that leaves too little headroom in a closed type.
 
-        A type is closed if the deciding queue already has its entitlement in it. No victim may free headroom under such a
+        A type is closed if the deciding queue already has its entitlement to the type. No victim may free headroom under such a
         ``max`` (G2).
         """
         return tuple(one for one in self._blocks if one.at in self._eligibility.closed)

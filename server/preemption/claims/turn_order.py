@@ -16,9 +16,12 @@ from server.preemption.trial import Trial
 from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 Claimant = WaitingAsk | WaitingGang
-"""A single ask or a gang. Both wait in one order (P3)."""
+"""A single ask or a gang that claims. Single asks and gangs wait in one common order (P3)."""
 LAST: Final = Fraction(1 << 63)
-"""The distance of a queue that is entitled to nothing. It is larger than any other distance, because amounts stay below 2^62."""
+"""The distance of a queue that is entitled to nothing.
+
+This number is larger than any other distance, because amounts stay below 2^62.
+"""
 
 
 class _Place(NamedTuple):
@@ -43,7 +46,10 @@ class Claimants:
         for one in sorted(claimants, key=_turn, reverse=True):
             self._lines.setdefault(one.leaf, []).append(one)
         self._ends: dict[str, str] = {}
-        """The key of the last claim that was read from each leaf, by leaf. It is set only if the snapshot may leave out later claims."""
+        """The key of the last claim that was read from each leaf, by leaf.
+
+        The key is set only if the snapshot may leave out later claims.
+        """
         for leaf in self._lines if trial.further_claims else ():
             self._note_end(leaf)
         self._measures = {leaf: tuple(measures(trial, leaf)) for leaf in self._lines}
@@ -57,11 +63,16 @@ class Claimants:
         heapq.heapify(self._heap)
 
     def in_turn(self) -> Iterator[Claimant]:
-        """Yield each ask or gang once, in order. Plans that are applied in between change the order, and must not be rolled back."""
+        """Yield each ask or gang once, in order.
+
+        Plans that the caller applies between two items change the order. Such plans must not be rolled back.
+        """
         while self._heap:
             place = heapq.heappop(self._heap)
             if self._places.get(place.leaf) is not place:
-                continue  # its queue holds more or less now, and has a newer place in the heap
+                # This entry is outdated: the usage of its queue changed, and the heap has a newer
+                # entry.
+                continue
             claimant = self._lines[place.leaf].pop()
             if self._ends.get(place.leaf) == claimant.key:
                 self._extend(place.leaf)
@@ -74,7 +85,7 @@ class Claimants:
         self._ends[leaf] = next(singles, "")
 
     def _extend(self, leaf: str) -> None:
-        """Read the next claims of the leaf: those that come after the last claim that was read, in the order of the leaf."""
+        """Read the next claims of the leaf, in the order of the leaf, beginning after the last claim that was read."""
         assert self._trial.further_claims is not None, "only then is the last claim known"
         further = self._trial.further_claims(leaf)
         if further:
@@ -113,7 +124,7 @@ class Claimants:
 def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
     """Return the distance of a leaf from its entitlement E (P4).
 
-    This is the largest quotient of usage and E over the types of ``measured``.
+    The distance is the largest quotient of usage and E over the types of ``measured``.
 
     ``measured`` has a queue and a type index for each type with E > 0 (see `entitlement.measures`). A leaf that is entitled to
     nothing comes last.

@@ -1,10 +1,10 @@
 """The victims on one node: the best set of candidates that covers all needs and exceeds no cap (G8).
 
-A *need* is the least amount of a type that has to be freed. A *cap* is the largest amount that a queue may lose, or the largest
-number of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its guarantee.
-The cap of a disruption budget is the number of pods that may be evicted from its group. A set within all caps is *legal*. A
-legal set stays legal when one of its victims is removed. Victims that are not needed can therefore be removed from a set
-(*given back*).
+A *need* is the smallest amount of a type that has to be freed. A *cap* is the largest amount that a queue may lose, or the
+largest number of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its
+guarantee. The cap of a disruption budget is the number of pods that may be evicted from its group. A set that exceeds no cap is
+*legal*. A legal set stays legal when one of its victims is removed. Victims that are not needed can therefore be removed from a
+set (*given back*).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,12 +26,12 @@ Key = tuple[int, int, int, int, int]
 class Candidate(NamedTuple):
     """A candidate with the amounts that its eviction frees.
 
-    ``gives`` has, for each need, the amount that the candidate frees. ``frees`` has the amounts that it frees on its
-    node, by type. ``takes`` has the amounts of the caps that the candidate uses up, as pairs of the index of a cap and
-    a quantity. ``place`` is its place in claim order. ``row`` is its row in the snapshot. ``over`` is used in
-    partitions in which one victim may bring its queues below their shares. ``over`` lists the ways in which this
-    candidate may be that victim. A way is a list of caps, by index. The other victims must leave at least one unit of
-    each of these caps (W8).
+    ``gives`` has, for each need, the amount that the candidate frees. ``frees`` has the amounts that it frees on its node, by
+    type. ``takes`` has the amounts of the caps that the candidate uses up, as pairs of the index of a cap and a quantity.
+    ``place`` is the candidate's position in claim order. ``row`` is its row in the snapshot. ``over`` is used in partitions in
+    which one victim may bring its queues below their shares. ``over`` lists the ways in which this candidate may be that victim.
+    A way is a list of caps, by index. At least one unit of each of these caps must be left after the other victims are taken
+    (W8).
     """
 
     place: int
@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The needs that the victims of a node have to cover, the caps on the amounts that they take, and the measure of excess.
+    """The needs that the victims of a node have to cover, the caps that they must not exceed, and the weights for excess.
 
     ``lacks`` are the amounts that the node lacks, by resource type. ``weights`` makes amounts of different types comparable.
     """
@@ -84,7 +84,8 @@ class NotFound(NamedTuple):
 def choose(candidates: Sequence[Candidate], task: Task) -> CoveringSet | NotFound:
     """Return the best legal set that covers the needs, or `NotFound`.
 
-    ``candidates`` must be in claim order (V2). Each candidate must help with some need, and must be legal alone.
+    ``candidates`` must be in claim order (V2). Each candidate must free an amount of at least one need, and must be legal as the
+    only victim.
     """
     first = _walk(candidates, task) or _walk(sorted(candidates, key=_most_useful(task)), task)
     best = _better(_of(first, task) if first else None, _single(candidates, task))
@@ -118,8 +119,8 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Coverin
 def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
     """Return the task for all victims except ``boundary``, the one victim that may bring its queues below their shares.
 
-    Before that victim is evicted, its queues must exceed their shares in one type. They must also have at least their shares of
-    every type that the victim uses (W9). Return None if the caps of the task do not allow that.
+    Before that victim is evicted, its queues must exceed their shares in one type. The queues must also have at least their
+    shares of every type that the victim uses (W9). Return None if the caps of the task do not allow that.
     """
     caps = list(task.caps)
     for place in places:
@@ -132,7 +133,9 @@ def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> T
 def _best_of_others(
     boundary: Candidate, others: Sequence[Candidate], task: Task
 ) -> tuple[Candidate, ...] | None:
-    """Return the best set of other victims that covers the needs that the boundary candidate leaves.
+    """Return the best set of other victims that covers the remaining needs.
+
+    The needs that the boundary candidate covers are subtracted first.
 
     Return None if there is no such set.
     """
@@ -173,7 +176,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return the excess: the amounts freed beyond those that the node lacks, as the largest share of capacity of any type."""
+    """Return the excess: the amounts that victims free beyond the lacking amounts, as the largest share of capacity."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:
@@ -195,7 +198,7 @@ def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet |
 
 
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
-    """Take in order each candidate that helps and is legal, until the needs are covered.
+    """Go through the candidates in order, and take each candidate that helps and is legal, until the needs are covered.
 
     Then give back the victims that are not needed (G8).
 
@@ -254,9 +257,9 @@ def _most_useful(task: Task) -> "_Usefulness":
 
 
 class _Usefulness:
-    """The order of candidates by the part of the needs that each covers, the largest part first.
+    """The order of candidates by the part of the needs that a candidate covers, the largest part first.
 
-    The values are exact whole numbers: the covered parts of the needs, multiplied by the product of all needs.
+    To be exact, the parts are multiplied by the product of all needs, so that they are whole numbers.
     """
 
     def __init__(self, needs: Sequence[int]) -> None:
@@ -275,7 +278,10 @@ class _Usefulness:
 
 
 def _single(candidates: Sequence[Candidate], task: Task) -> CoveringSet | None:
-    """Return the best candidate that covers the needs alone, or None. Among equals, the first in claim order is the best."""
+    """Return the best candidate that covers the needs alone, or None.
+
+    Among equal candidates, the first in claim order is the best.
+    """
     alone = [one for one in candidates if _covers(one.gives, task.needs)]
     keys = [_key_alone(one, task) for one in alone]
     if not keys:
@@ -300,7 +306,10 @@ def _covers(gives: Sequence[int], needs: Sequence[int]) -> bool:
 
 
 def _meets_bound(key: Key, candidates: Sequence[Candidate], task: Task) -> bool:
-    """Return whether no covering set can have a better key. Each part of the key has a bound, given the parts before it."""
+    """Return whether no covering set can have a better key than ``key``.
+
+    For each part of the key there is a bound that depends on the parts before it.
+    """
     opted, originators, priority, number, excess = key
     willing = [one for one in candidates if not one.opted]
     if opted and (opted > 1 or _suffice(willing, task)):
@@ -359,7 +368,7 @@ def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int
 class _Search:
     """The search over all sets of the first SEARCHED_MAX candidates in claim order, for up to STEPS_MAX steps.
 
-    ``best`` is the best set that was found so far, which may come from outside this search.
+    ``best`` is the best set that was found so far, which another search may have found.
     """
 
     def __init__(
@@ -387,7 +396,10 @@ class _Search:
             yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
-        """Yield, for each candidate, the amounts that it and all later candidates free together, one amount for each need."""
+        """Yield, for each candidate, the amounts that it and all later candidates free together.
+
+        There is one amount for each need.
+        """
         for start in range(len(self.candidates) + 1):
             later = self.candidates[start:]
             yield [sum(one.gives[index] for one in later) for index in range(len(self.task.needs))]
@@ -409,8 +421,8 @@ class _Search:
     ) -> None:
         """Search the sets that take or leave out the candidate at ``start``.
 
-        ``passed`` has the bits of the kinds from which a candidate was left out. Another candidate of such a kind would not be
-        better.
+        ``passed`` has the bits of the kinds from which a candidate was left out. Another candidate of the same kind would not
+        give a better set.
         """
         self.steps += 1
         if self.steps > STEPS_MAX:
@@ -428,7 +440,7 @@ class _Search:
         self._descend(start + 1, left, caps, taken, passed | kind)
 
     def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
-        """Return whether the candidates from ``start`` on free too little, or cannot lead to a better set than the best so far."""
+        """Return whether the candidates from ``start`` on free too little, or cannot lead to a better set than ``best``."""
         for need, more in zip(left, self.rest[start], strict=True):
             if need > more:
                 return True

@@ -1,8 +1,9 @@
 """The eligibility of allocations as victims for a gang (J7).
 
-In the gang's own queue, pods with lower priorities may be evicted, whatever the queue's entitlement. In other queues, the
-eligibility rules of claims apply (G3 to G5). A victim is taken only for a type that a queue on the gang's path guarantees. All
-victims of other queues together free at most the amount to which that queue is still entitled.
+In the gang's own queue, pods with lower priorities may be evicted. The queue's entitlement does not matter there. In other
+queues, the eligibility rules of claims apply (G3 to G5). A victim is taken only for a type that a queue on the gang's path
+guarantees. Together, the victims of other queues free at most the amount to which the queue on the gang's path is still
+entitled.
 """
 
 from collections.abc import Iterator
@@ -47,8 +48,8 @@ def whole(job: WaitingGang) -> WaitingAsk:
 class GangEligibility:
     """The eligibility of victims for one gang on one Trial.
 
-    ``owed`` are the queues on the gang's path that decide for the types that the gang requests. The entitlements of these
-    queues bound the amounts that other queues have to give (G2).
+    ``owed`` are the queues on the gang's path that decide for the types that the gang requests. The entitlements of these queues
+    limit the amounts that may be taken from other queues (G2).
     """
 
     def __init__(self, trial: Trial, job: WaitingGang) -> None:
@@ -56,7 +57,7 @@ class GangEligibility:
         self.whole = whole(job)
         self.leaf = job.leaf
         self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
-        # `share` bounds the amounts that other queues give, type by type. Therefore no type is closed for
+        # `share` limits the amounts that are taken from other queues, type by type. Therefore no type is closed for
         # the gang as a whole.
         self._others = (
             ClaimEligibility(trial, self.whole, Openness(self.owed)) if self.owed else None
@@ -119,7 +120,9 @@ class GangEligibility:
         return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
 
     def _own(self, trial: Trial) -> LeafEligibility:
-        """Return the eligibility of the gang's own queue (J7). Victims there have strictly lower priorities, whatever the queue may claim.
+        """Return the eligibility of the gang's own queue (J7).
+
+        Victims there have strictly lower priorities, and may be evicted even if the queue may not claim.
 
         Only the net loss of the queue is limited (invariant 3).
         """
@@ -144,7 +147,7 @@ class GangEligibility:
     def share(self, trial: Trial) -> dict[int, int]:
         """Return the amounts that may be taken from other queues, by type index.
 
-        For each type, this is the entitlement of the deciding queue less the amount that the queue holds.
+        For each type, the amount is the entitlement of the deciding queue less the amount that this queue uses.
 
         A type without a deciding queue has no entry. Such a type has no limit here, because no victim is taken for it (J7).
         """

@@ -3,7 +3,7 @@
 - J3. The policy plans for a gang if pods may be evicted for all of its members. There is no delay. After a refusal the gang waits
   for its back-off.
 - J6. The policy plans for a gang only if the gang's request fits below the limit of its class (firm or lendable) in the queue.
-  This comparison does not count the queue's lendable pods that may be evicted.
+  In this comparison, the queue's lendable pods that may be evicted count as gone.
 - J7. Only lendable pods are evicted. In the gang's own queue, victims must have a strictly lower priority than the gang. In other
   queues, G3 to G5 must allow the eviction, and the gang's queue must still be entitled to the amounts that the victims free. The
   gang's own pods and firm pods are never evicted.
@@ -12,7 +12,7 @@
 - J12. A gang that would fall below its minimum is evicted whole or not at all.
 
 A single ask counts as a gang of one member (J4). The intents of gangs are among those of policy `guaranteed`, because claims and
-gangs take turns in one order (P3).
+gangs wait in one common order (P3).
 """
 
 from typing import Final
@@ -48,7 +48,7 @@ def of_one(ask: WaitingAsk) -> WaitingGang:
 
 
 def may_plan(trial: Trial, job: WaitingGang) -> Refusal | None:
-    """Return the first rule that forbids evictions for the gang, whatever victims there are.
+    """Return the first rule that forbids evictions for the gang. Victims are not considered.
 
     Return None if the policy may plan for the gang.
     """
@@ -120,9 +120,9 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 
 
 def _gate(trial: Trial, search: GangSearch) -> Refusal | None:
-    """Return a refusal if a lendable gang would exceed the limit of its leaf, else None (J6).
+    """Return a refusal if a lendable gang would exceed the limit of its leaf (J6). Otherwise return None.
 
-    The victims that the leaf has for the gang count as gone.
+    Pods of the leaf that may be evicted for the gang count as gone.
     """
     kind, leaf = search.eligibility.whole.kind, search.job.leaf
     if kind.gang_class is not GangClass.LENDABLE:

@@ -1,14 +1,14 @@
 """The victims on one node for one more member of a gang, and a lower bound on their number.
 
-Candidates are examined least important first. Each is tested against the rules together with the victims that were taken before
-(J8). Usually no gang, disruption budget or queue near its limit protects a candidate. Candidates are then taken without tests,
-and the result is also valid for later members. `NodePlanner` tries this fast path first. If a candidate of the node may be
-protected, `NodePlanner` takes the full path with every test.
+Candidates are examined least important first. Each candidate is tested against the rules together with the victims that were
+taken before (J8). Usually no gang, disruption budget or queue near its limit protects a candidate. Candidates are then taken
+without tests, and the result is also valid for later members. `NodePlanner` tries this fast path first. If a candidate of the
+node may be protected, `NodePlanner` takes the full path with every test.
 
-`Closer` computes a lower bound on the number of victims for nodes on which no candidate is passed over (design 6.7). The bound
-is the number of the node's candidates that are taken, in the partition's order, until the member fits. This bound is usually
-higher than that of `assignments.field`. A queue, a disruption budget or a gang may protect a candidate, so that the next
-candidate is taken. A node with such a candidate keeps the bound of `assignments.field`.
+`Closer` computes a lower bound on the number of victims for nodes on which no candidate is skipped (design 6.7). The bound is
+the number of the node's candidates that are taken, in the partition's order, until the member fits. This bound is usually higher
+than the bound of `assignments.field`. If a queue, a disruption budget or a gang may protect a candidate of a node, the next
+candidate may be taken instead. Such a node keeps the bound of `assignments.field`.
 """
 
 from collections.abc import Iterable, Set
@@ -27,7 +27,7 @@ from server.snapshot.assignments import MemberNodes
 NodeKey = tuple[int, int, int, str]
 """The key of a node: highest victim priority, victim gangs, victims, node name. The smallest key is the best (J9)."""
 NO_VICTIMS: Final = PRIORITY_MIN - 1
-"""The value for the highest priority in an empty set of victims, below every priority."""
+"""The highest priority of an empty set of victims: a value below every priority."""
 NODE_STEPS: Final = 1
 """The cost of judging a node, in units of one placement."""
 
@@ -66,8 +66,8 @@ class NodePlanner:
     def still_holds(self, node: int, units: tuple[Unit, ...], demand: Demand) -> bool:
         """Return whether the units of an earlier verdict may still be evicted, so that the verdict is still valid.
 
-        Candidates that the verdict passed over are not tested again. Placing members on other nodes normally gives a node no
-        new candidates. If a node may have new candidates, a new verdict on it is computed later (`search`).
+        Candidates that were skipped for the verdict are not tested again. Placing members on other nodes normally gives a node
+        no new candidates. If a node may have new candidates, `search` computes a new verdict on the node later.
         """
         if self._is_plain(units, demand):
             return True
@@ -114,7 +114,7 @@ class NodePlanner:
         return Judged(None) if lacks else Judged(self.key(node, units), units)
 
     def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
-        """Return whether none of these units can be protected now, whatever other victims were taken."""
+        """Return whether no other victims can protect any of these units now."""
         rows = [row for unit in units for row in unit]
         if not all(
             row not in self.assignment.taken and self.assignment.is_plain(row) for row in rows
@@ -151,8 +151,8 @@ class NodePlanner:
     def _walk(self, node: int) -> list[Unit]:
         """Take candidates, least important first, until the member fits (J8).
 
-        Each candidate is tested together with the candidates taken before it. A candidate that was passed over may be taken in
-        a later pass.
+        Each candidate is tested together with the candidates taken before it. A candidate that was skipped may be taken in a
+        later pass.
         """
         units: list[Unit] = []
         before = -1
@@ -197,7 +197,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 class Closer:
     """Bounds for the nodes of one `MemberNodes` that are closer than the bounds in that object.
 
-    These bounds are valid until a queue that protected no candidate may have to protect one (`holds`).
+    These bounds are valid while no further queue may have to protect a candidate (`holds`).
     """
 
     def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:
@@ -230,7 +230,7 @@ class Closer:
 
 
 def _passable(assignment: TentativeAssignment) -> tuple[Mask, frozenset[str]]:
-    """Return the rows that might be passed over on their nodes, and the queues that protect no candidate now."""
+    """Return the rows that might be skipped on their nodes, and the queues that protect no candidate now."""
     trial = assignment.trial
     columns = trial.snapshot.allocations
     barring: list[int] = []

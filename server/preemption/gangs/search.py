@@ -1,14 +1,14 @@
 """The search for a gang's plan (J8, J9). The search finds a node for each member in turn, and victims for all members together.
 
 Nodes are judged in the order of a lower bound on their keys, as in a claim (design 6.7). Placing a member normally makes a node
-only worse for the members after it. In two cases nodes may become better, and are judged again. In the first, victims leave a
-node. If a whole gang is evicted, its victims leave all nodes on which its members run. In the second, victims of the gang's own
-queue increase the amount that may be taken from other queues (J7). All nodes are then judged again.
+only worse for the next members. In two cases nodes may become better, and are judged again. First, victims leave a node. If a
+whole gang is evicted, its members leave all nodes on which they run. Second, victims of the gang's own queue increase the amount
+that may be taken from other queues (J7). All nodes are then judged again.
 
 The finished plan must justify each victim of another queue (J7). A victim is justified if it passes a test in which all victims
 of the gang's own queue count as gone. In this test, the victim must free a type that is still lacking and to which the gang's
-queue is entitled. If a victim is not justified, the search is repeated once. On every node it then takes the allocations of the
-gang's own queue first. If the repeated search finds no justified plan either, the gang gets no plan.
+queue is entitled. If a victim is not justified, the search is repeated once. The repeated search takes the allocations of the
+gang's own queue first on every node. If the repeated search finds no justified plan either, the gang gets no plan.
 """
 
 import heapq
@@ -52,11 +52,11 @@ class MemberAssignment(NamedTuple):
 class GangAnswer(NamedTuple):
     """The result of a search: a whole plan, or the reason why there is none.
 
-    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan,
-    ``member`` is the member that gets no node, and ``row`` is the row of the node that lacks least for that member. ``lacks``
-    has the amounts that are missing on that node, by type. ``full`` has the queues whose maximum has too little headroom, each
-    with a type index (J4). ``unowed`` says that other queues could give the missing amounts, but that the gang's queue is not
-    entitled to them.
+    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan, ``member``
+    is the member that gets no node, and ``row`` is the row of the node that lacks least for that member. ``lacks`` has the
+    amounts that are missing on that node, by type. ``full`` has the queues whose maximum has too little headroom, each with a
+    type index (J4). ``unowed`` says that evictions in other queues could free the missing amounts, but that the gang's queue is
+    not entitled to these amounts.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -74,7 +74,7 @@ class GangAnswer(NamedTuple):
 
 
 class GangSearch:
-    """The search for one gang on one Trial. On the Trial, only the count of steps changes."""
+    """The search for one gang on one Trial. The search changes nothing on the Trial except the count of steps."""
 
     def __init__(self, trial: Trial, job: WaitingGang) -> None:
         self.trial = trial
@@ -101,7 +101,7 @@ class GangSearch:
     def best(self) -> GangAnswer:
         """Return a plan without opted-out pods.
 
-        If there is none, return a plan with opted-out pods (V3), or the reason why there is no plan.
+        If there is no such plan, return a plan with opted-out pods (V3), or the reason why there is no plan.
         """
         self.units.willing = True
         answer = self._try()
@@ -121,7 +121,8 @@ class GangSearch:
     def _try(self) -> GangAnswer:
         """Return a plan whose victims are taken in the partition's order.
 
-        If that plan takes too much from other queues, return a plan that takes allocations of the gang's own queue first.
+        If that plan takes too much from other queues, return a plan for which allocations of the gang's own queue are taken
+        first.
         """
         answer = self._attempt()
         if not answer.unowed:
@@ -221,7 +222,10 @@ class Attempt:
         self._lines: dict[int, _Line] = {}
 
     def place(self, member: WaitingAsk) -> MemberAssignment | None:
-        """Place a member on the best node, take the victims for it, and return both. Return None if no node can hold the member."""
+        """Place a member on the best node and take the victims for it.
+
+        Return the node and the victims. Return None if no node can hold the member.
+        """
         kind = member.kind
         line = self._lines.get(kind.number)
         if line is None:
@@ -237,10 +241,10 @@ class Attempt:
         return MemberAssignment(member, best.node, best.units)
 
     def _offer_again(self, best: _Entry) -> None:
-        """Have two kinds of nodes judged again: those that a placement improved, and those on which it may protect a candidate.
+        """Have nodes judged again that a placement improved, or on which a candidate may be protected since the placement.
 
-        A placement improves the nodes that victims leave. If other queues may now give more, the placement improves all nodes
-        (J7).
+        A placement improves the nodes that victims leave. If more may now be taken from other queues, the placement improves all
+        nodes (J7).
         """
         rows = [row for unit in best.units for row in unit]
         nodes = dict.fromkeys([best.node, *(self.units.line(row).node for row in rows)])
@@ -273,7 +277,7 @@ class Attempt:
             )
             for some in (nodes, apart)
         ]
-        # If two nodes lack the same, take the one without another member of the gang.
+        # If two nodes lack equal amounts, choose the node without another member of the gang.
         return found[1] if found[1][1] == found[0][1] else found[0]
 
     # Queues ---------------------------------------------------------------------------------------
@@ -321,7 +325,9 @@ class Attempt:
         return max(map(self.units.rank, unit))
 
     def without(self, unit: Unit, chosen: Sequence[MemberAssignment]) -> GangAnswer:
-        """Return the answer for a gang without a plan because ``unit``, which runs in another queue, may not be evicted.
+        """Return the answer for a gang that has no plan without the eviction of ``unit``.
+
+        This unit runs in another queue and may not be evicted.
 
         The gang's queue is not entitled to the amounts that ``unit`` frees. The answer has the amounts that the gang lacks
         without this eviction: capacity on a node, or headroom below a maximum.
@@ -394,7 +400,7 @@ class _Line:
             self.offer(node)
 
     def offer(self, node: int) -> None:
-        """Add a node to those that are judged again, because it may have become better."""
+        """Add a node to the nodes that are judged again, because it may have become better."""
         self._judged.forget(node)
         if self._field.takes(node):
             self._push(_Entry((NO_VICTIMS, 0, 0, self._name(node)), node, UNJUDGED, ()))
@@ -402,10 +408,10 @@ class _Line:
     def doubt(self, ties: Ties, touched: Ties) -> None:
         """Have nodes judged again if their verdicts depend on allocations with these ties.
 
-        One of these allocations may be protected now, and fewer allocations may suffice in its place. A gang among the victims
+        One of these allocations may be protected now, and another choice of allocations may suffice. A gang among the victims
         has members on several nodes, so that every tie in ``touched`` may protect the gang. On a node whose candidates did not
-        suffice, one candidate may have prevented the eviction of others. If that candidate is protected now, the others may
-        suffice.
+        suffice, one candidate may have prevented the eviction of other candidates. If that candidate is protected now, the other
+        candidates may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):
@@ -437,7 +443,7 @@ class _Line:
                 self._judge(top.node)
 
     def _draw(self) -> None:
-        """Take nodes in the order of their bounds, while the next node could be better than the best one so far."""
+        """Take nodes in the order of their bounds, while the next node could be better than the best node so far."""
         order = self._field.order
         while self._drawn < len(order):
             node = order[self._drawn]
@@ -449,9 +455,9 @@ class _Line:
             self._drawn += 1
 
     def _closely(self, bound: NodeKey) -> NodeKey:
-        """Return a closer bound for the node that is drawn.
+        """Return a closer bound for the next node in the order of bounds.
 
-        Return ``bound`` itself if candidates may be passed over, because the closer bound is not valid then.
+        Return ``bound`` itself if candidates may be skipped, because the closer bound is not valid then.
         """
         priority, _, number, name = bound
         if not number or not self._is_close:

@@ -1,8 +1,8 @@
 """The running sums of a gang's plan (J8): the members' nodes, the victims, and the resulting amounts on nodes and in queues.
 
-All of these are sums, so that an attempt is undone by subtraction. This module also tests victims. A victim's queues must be
-able to lose its amounts (G4), and its disruption budgets must allow its eviction (V5). The victims of other queues must not
-free more than the gang's queue may claim (J7).
+All amounts are sums, so that an attempt is undone by subtraction. This module also tests victims. A victim's queues must be able
+to lose its amounts (G4), and its disruption budgets must allow its eviction (V5). The victims of other queues must not free more
+than the gang's queue may claim (J7).
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ class TentativeAssignment:
         self.leaf = eligibility.leaf
         self.taken: dict[int, Unit] = {}
         self.limited = False
-        """Whether a candidate of another queue was passed over because the gang's queue may not claim more (J7)."""
+        """Whether a candidate of another queue was skipped because the gang's queue may not claim more (J7)."""
         self._width = len(trial.snapshot.types)
         self._freed: dict[int, Amounts] = {}
         self._own: dict[int, Amounts] = {}
@@ -50,7 +50,7 @@ class TentativeAssignment:
     # Changes --------------------------------------------------------------------------------------
 
     def assign(self, node: int, demand: Demand, sign: int = 1) -> None:
-        """Place a member on a node. With ``sign`` -1, remove it again."""
+        """Place a member on a node. With ``sign`` -1, remove the member from the node."""
         used = self._used.setdefault(node, [0] * self._width)
         for index, quantity in demand:
             used[index] += sign * quantity
@@ -97,7 +97,7 @@ class TentativeAssignment:
             self._own_freed[index] += sign * quantity
 
     def _measure(self, node: int) -> None:
-        """Update the amounts that the members need on a node beyond its free capacity and the victims of their own queue (J7)."""
+        """Update the amounts that the members need on a node beyond its free capacity and the victims of the gang's queue (J7)."""
         used, own = self._used.get(node), self._own.get(node)
         before = self._needs.get(node)
         now = [0] * self._width
@@ -135,7 +135,7 @@ class TentativeAssignment:
         return not self.lacks(node)
 
     def lacks_with(self, node: int, demand: Demand) -> dict[int, int]:
-        """Return the amounts that a node would lack with one more member on it once the victims are gone, by type."""
+        """Return, by type, the amounts that a node would lack for one more member, with the node's victims counted as gone."""
         free, freed, used = self.free_on(node), self._freed.get(node), self._used.get(node)
         wanted = dict(demand)
         for index, much in enumerate(used or ()):
@@ -195,11 +195,11 @@ class TentativeAssignment:
     def unowed(self) -> tuple[Unit, ...]:
         """Return the units of other queues that are not justified once all victims of the gang's own queue are gone (J7).
 
-        A set of units is justified if the units can be evicted in an order in which each is justified in its turn. A unit is
-        justified in its turn if it frees a type that its node still lacks, and may be taken for that type. The order is built
-        from its end. A unit that frees a lacking type even after all other units can be the last one, and is removed from the
-        set. The other units stay justified, because a node with fewer victims lacks at least as much. The result is the units
-        that are left when none of them can be the last one.
+        A set of units is justified if the units can be evicted in an order in which each unit frees a type that its node still
+        lacks, and may be taken for that type. To find such an order, the function looks for its last unit: a unit that frees a
+        lacking type even after all other units. The function removes this unit from the set, and continues with the remaining
+        units. The remaining units are still justified, because a node with fewer victims lacks at least as much. When no unit
+        can be the last, the remaining units are returned.
         """
         left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
         if not left or all(map(self.is_of_others, self.taken)):
@@ -236,11 +236,11 @@ class TentativeAssignment:
         )
 
     def takes_from_others(self) -> bool:
-        """Return whether any victim runs in another queue."""
+        """Return whether any victim runs outside the gang's own queue."""
         return self._others > 0
 
     def _keeps_floors(self, unit: Unit) -> bool:
-        """Return whether no queue loses more than it can lose, with all victims counted (G4)."""
+        """Return whether each queue can lose the amounts of all its victims together (G4)."""
         lost: dict[str, Counter[int]] = {}
         margins: dict[str, Amounts] = {}
         for row in unit:
@@ -268,10 +268,10 @@ class TentativeAssignment:
     # Ties that bar no candidate ------------------------------------------------------------------------
 
     def is_plain(self, row: int) -> bool:
-        """Return whether no other victims can protect this allocation.
+        """Return whether this allocation stays evictable, whatever other victims are taken.
 
-        No other victim can protect an allocation that is in no gang and in no disruption budget that is respected, and whose
-        queues can lose all that may be evicted from any one node (see `strained_queues`).
+        Such an allocation is in no gang and in no disruption budget that is respected. Its queues can lose everything that may
+        be evicted from any one node (see `strained_queues`).
         """
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False
@@ -290,7 +290,7 @@ class TentativeAssignment:
     def _is_ample(self, path: str, margin: Amounts) -> bool:
         """Return whether a queue can lose everything that may be evicted from any one node (G4).
 
-        The amounts that it has lost so far are subtracted first.
+        The amounts that the queue has lost so far are subtracted first.
         """
         lost = self._lost.get(path, NOTHING)
         return all(
@@ -298,7 +298,7 @@ class TentativeAssignment:
         )
 
     def has_plenty_of_share(self, demand: Demand) -> bool:
-        """Return whether the gang's queue may claim all that one more member requests (J7).
+        """Return whether the gang's queue may claim the whole request of one more member (J7).
 
         The member's node counts as having no free capacity.
         """

@@ -32,8 +32,7 @@ HARMLESS = frozenset(
 )
 """The codes of rules that do not protect a member whose gang is evicted whole.
 
-Such a member need not hold a lacking type. A test of all victims together replaces the test whether its queues can lose its
-amounts.
+Such a member need not hold a lacking type. Whether its queues can lose its amounts is tested for all victims together.
 """
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
 """The code of the rule on the dead zone.
@@ -45,7 +44,7 @@ This rule protects an allocation whose queues are in the dead zone for every req
 def _harmless(trial: Trial) -> frozenset[int]:
     """Return the codes of rules that do not protect a member whose gang is evicted whole.
 
-    `AT_REST` is among them only if there is no dead zone (P9).
+    `AT_REST` is among these codes only if there is no dead zone (P9).
     """
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 
@@ -148,7 +147,7 @@ class Units:
         return int(self._codes[row]) == PASSED and not (self.willing and self.opted_out(row))
 
     def may_go(self) -> Mask:
-        """Return a mask of the rows that may be evicted, alone or together with others of their gang."""
+        """Return a mask of the rows that may be evicted, alone or together with other members of their gang."""
         found = self._eligible()
         return found & ~self.reluctant() if self.willing else found
 
@@ -159,7 +158,8 @@ class Units:
     def _eligible(self) -> Mask:
         found: Mask = self._codes == PASSED
         in_gang = self.trial.snapshot.allocations.jobs > 0
-        for code in sorted(self._harmless - {PASSED}):  # evicted with others of their gang (J12)
+        # Rows that are evicted with other members of their gang (J12).
+        for code in sorted(self._harmless - {PASSED}):
             found |= in_gang & (self._codes == code)
         return found
 
@@ -195,7 +195,7 @@ class Units:
         return gangs.members(self.trial.snapshot.allocations, self.trial.standing, number)
 
     def keeps_gangs(self, rows: Iterable[int]) -> bool:
-        """Return whether each gang keeps the members that it needs (J12).
+        """Return whether each gang keeps the members that it needs if these rows are evicted (J12).
 
         Gangs that had too few members before, or that are evicted whole, are exempt.
         """

@@ -46,13 +46,16 @@ NAME: Final = policies.REQUIRED_NODE.name
 BECAUSE: Final = "a pod that must run on this node needs the capacity (G11)"
 
 _NEEDLESS: Final = (Rule.NOT_NEEDED, Rule.NO_COMMON_TYPE)
-"""The reasons, other than a protecting rule, why a candidate is not evicted."""
+"""The reasons why an unprotected candidate is not evicted."""
 Lacking = dict[int, int]
 """The amounts that have to be freed, by type index."""
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that require a node, are due, and may have pods evicted for them. They come in the order in which asks wait."""
+    """Yield the asks that require a node, are due, and may have pods evicted for them.
+
+    The order is the order in which asks wait.
+    """
     for ask in sorted(trial.snapshot.daemons, key=_order):
         if may_require(ask) is None:
             yield Intent(NAME, ask)
@@ -63,7 +66,10 @@ def _order(ask: WaitingAsk) -> tuple[int, int, int]:
 
 
 def may_require(ask: WaitingAsk) -> Refusal | None:
-    """Return the reason why no pod may be evicted for the ask, whatever runs on its node. Return None if pods may be evicted."""
+    """Return the reason why no pod may be evicted for the ask.
+
+    The pods on the node are not considered. Return None if pods may be evicted.
+    """
     if not ask.spec.allow_preempt_other:
         return Refusal(Rule.NEVER_PREEMPTS, "its preemptionPolicy is Never")
     if ask.spec.may_fail_to_bind:  # design 1.8
@@ -161,8 +167,8 @@ def _lacks(trial: Trial, ask: WaitingAsk, row: int) -> Lacking:
 def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict[int, Rule | None]:
     """Return, by row, the rule that protects the row, or None for a victim.
 
-    Rows that hold a lacking type and that no rule protects are taken in order, until nothing is lacking. The amounts that they
-    free are subtracted from ``left``.
+    Rows are taken in order until nothing is lacking, except rows that a rule protects or that hold no lacking type. The amounts
+    that the taken rows free are subtracted from ``left``.
     """
     columns = trial.snapshot.allocations
     found: dict[int, Rule | None] = {}
@@ -209,8 +215,8 @@ def _free(trial: Trial, row: int, left: Lacking) -> None:
 def _is_exhausted(trial: Trial, row: int) -> bool:
     """Return whether a disruption budget of the pod is used up.
 
-    For required nodes, a used-up budget only makes other victims preferred, unless the partition's setting is to ignore budgets
-    (G11).
+    A used-up budget does not protect a pod on a required node: victims with budget left are only preferred (G11). If the
+    partition ignores budgets, the result is False.
     """
     if trial.snapshot.settings.disruption_budgets == "ignore":
         return False
@@ -219,7 +225,7 @@ def _is_exhausted(trial: Trial, row: int) -> bool:
 
 
 def _give_back(trial: Trial, taken: list[int], lacks: Lacking) -> list[int]:
-    """Return the victims that are needed (invariant 11). The victim taken last is examined first."""
+    """Return the victims that are needed (invariant 11). The victim that was taken last is examined first."""
     kept = list(taken)
     for one in reversed(taken):
         others = [other for other in kept if other != one]

@@ -1,9 +1,9 @@
 """Quota enforcement: a queue over a lowered maximum gives back the amount above it (Q1 to Q17).
 
 1. The target is the amount that the queue uses beyond its maximum, in the types that the maximum names (Q9).
-2. Candidates hold some of the target. DaemonSet pods, foreign pods and terminating pods are no candidates (Q10). Firm and untouchable
-   pods are no candidates either. With `disruptionbudgets: respect`, the same is true of a pod whose group has no disruption left
-   (V5).
+2. A candidate holds a type of the target. DaemonSet pods, foreign pods and terminating pods are no candidates (Q10). Firm and
+   untouchable pods are no candidates either. With `disruptionbudgets: respect`, a pod whose group has no disruption left is no
+   candidate (V5).
 3. Non-originators come before originators, low priority before high, preemptible before opted out, and young before old (Q11). A
    partition may replace age by other keys (`preemption.order`, V2).
 4. Every queue from the victim's leaf to the root keeps its guarantee in each type that the victim uses. A candidate whose eviction
@@ -14,10 +14,12 @@
    their guarantees.
 7. The rest of the target is then taken from any candidates below the queue. If a run with few candidates still misses the target, it
    searches for a set that meets the target (Q15).
-8. A run frees what it can. With `quota.preemption.shortfall: abstain`, it frees nothing if it would miss more than `miss` of
-   the target. A run reports the freed amount, and the rule that prevented it from freeing more (Q14).
+8. A run frees as much of the target as it can. With `quota.preemption.shortfall: abstain`, a run frees nothing if it would miss
+   more than the share `miss` of the target. A run reports the freed amount, and the rule that prevented it from freeing more
+   (Q14).
 
-Fences, preemption delays, priority policies and offsets have no effect here (Q16). Dynamic leaves take part (Q17).
+Fences, preemption delays, priority policies and offsets have no effect here (Q16). Dynamic leaves are treated like configured
+leaves (Q17).
 """
 
 from collections.abc import Callable
@@ -44,7 +46,7 @@ NAME: Final = QUOTA.name
 class AllocationStanding(NamedTuple):
     """The standing of an allocation in a quota run: its rank among the candidates, counted from 1, and the rule that protects it.
 
-    ``place`` is that rank, 0 for an allocation that is not a candidate. ``total`` is the number of candidates. ``rule`` is ""
+    ``place`` is the rank, or 0 for an allocation that is not a candidate. ``total`` is the number of candidates. ``rule`` is ""
     for a victim of the run.
     """
 
@@ -103,7 +105,7 @@ def _begin(trial: Trial, path: str, tree: Tree, target: list[int]) -> RunInProgr
 
 
 def _further(trial: Trial, tree: Tree, wanted: int) -> Callable[[int], tuple[Rank, ...]] | None:
-    """Return a function that returns the sort keys of a victim after the keys originator, priority and protection (V2).
+    """Return a function that computes the sort keys of a victim that follow originator, priority and protection (V2).
 
     Return None if victims are compared by age.
     """
@@ -124,7 +126,7 @@ def _budgets(trial: Trial, found: Running) -> Budgets:
 
 
 def _free(run: RunInProgress, tree: Tree, path: str) -> None:
-    """Take victims by shares, then from all candidates, then by a search for a set (Q15).
+    """Take victims in three steps: by the children's shares, then from all candidates, then by a search for a set (Q15).
 
     Give back victims that are not needed after each step.
     """
@@ -153,7 +155,7 @@ def _answer(trial: Trial, intent: ShrinkIntent, outcome: RunOutcome) -> Plan | R
 
 
 def _ranking(trial: Trial, outcome: RunOutcome) -> Ranking:
-    """Return an excerpt of the order of the queue's candidates: those before and after its last victim (Q11)."""
+    """Return an excerpt of the order of the queue's candidates: the candidates before and after the run's last victim (Q11)."""
     run, words = outcome.run, victim_order.order(trial.snapshot.settings, QUOTA.order.name)
     found, wanted = run.running, tuple(outcome.types[: len(outcome.target)])
     total, start, places = found.excerpt(max(run.taken, default=0))

@@ -1,4 +1,4 @@
-"""The outcome of a quota run (Q14): its result, the reason why it freed no more, and the candidates that each rule protected."""
+"""The outcome of a quota run: its result, the reason why it did not free more, and the protected candidates by rule (Q14)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ BARS: Final = {
     UNTOUCHABLE | VETOED: Rule.UNTOUCHABLE,
     FIRM: Rule.FIRM,
 }
-"""The flags because of which an allocation is no candidate, each with its rule (Q10, V3)."""
+"""The flags that exclude an allocation as a candidate, each with its rule (Q10, V3)."""
 BLOCKING: Final = (Rule.BELOW_GUARANTEE, Rule.OVERSHOOT, Rule.BUDGET)
 """The rules by which a candidate is skipped when it is next in the order (Q12, Q13, V5)."""
 REASONS: Final = (*BARS.values(), Rule.NO_COMMON_TYPE, Rule.NOT_NEEDED, *BLOCKING)
@@ -43,7 +43,7 @@ class RunOutcome:
     types: Sequence[int]
 
     def shrink(self) -> Shrink:
-        """Return the amount that the run frees, the missing amount of its target, and the reason why it freed no more (Q14)."""
+        """Return the amount that the run frees, the missing amount of its target, and why it did not free more (Q14)."""
         rule, queue = self._block()
         freed = [amount - left for amount, left in zip(self.target, self.run.rest, strict=True)]
         return Shrink(
@@ -58,7 +58,7 @@ class RunOutcome:
         )
 
     def result(self) -> ShrinkResult:
-        """Return the result of the run. The result follows from the victims, and has no influence on them (Q14)."""
+        """Return the result of the run. The result is computed from the victims, and does not influence their choice (Q14)."""
         if not self.run.is_short:
             return ShrinkResult.COMPLETE
         if not self.run.taken:
@@ -123,7 +123,7 @@ class RunOutcome:
         return None
 
     def levels(self) -> tuple[Level, ...]:
-        """Return the amounts of the queue whose guarantee kept the run from freeing more.
+        """Return the amounts of the queue whose guarantee prevented the run from freeing more.
 
         There is one level for each type that the queue guarantees.
 

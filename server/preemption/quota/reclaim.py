@@ -1,17 +1,16 @@
 """Surplus reclaim: while usage exceeds the capacity of the nodes, queues give back their usage above their shares (W3).
 
-1. The target is the partition's usage beyond the capacity of its nodes, without foreign pods. Such an excess arises
-when two
-   schedulers place pods at the same time, or when a node's capacity is reduced. The capacity of drained nodes is
-   included, so that pods on them are no excess.
-2. The rule applies only with `entitlement: proportional`. No ask gets the capacity.
+1. The target is the partition's usage beyond the capacity of its nodes, without foreign pods. Usage exceeds capacity when two
+   schedulers placed pods at the same time, or when a node's capacity was reduced. The capacity of drained nodes is included, so
+   that pods on drained nodes cause no excess.
+2. Surplus reclaim is done only with `entitlement: proportional`. No ask gets the freed capacity.
 3. A candidate holds a type of the target, and runs on a node on which more of that type is used than the node has. If capacity
-   were freed on another node, the next pod would use it and would have to be evicted in turn, without end. DaemonSet, firm,
-   untouchable and terminating pods are not candidates. Pods that have run for less than `preemption.minruntime`, and pods of a
-   queue with `preemption.policy: disabled`, are not candidates either. With `disruptionbudgets: respect`, the same is true of
-   pods whose disruption budget is used up (V5).
-4. Every queue below the root keeps its deserved share of each type of which too much is used. Such a queue also keeps
-its entitlement to every other type that the victim uses.
+   were freed on another node, the next pod would use it. That pod would then have to be evicted, and so on without end.
+   DaemonSet, firm, untouchable and terminating pods are not candidates. Pods that have run for less than
+   `preemption.minruntime`, and pods of a queue with `preemption.policy: disabled`, are not candidates either. With
+   `disruptionbudgets: respect`, pods whose disruption budget is used up are not candidates (V5).
+4. Every queue below the root keeps its deserved share of each type of the target. Each queue of a victim also keeps its
+   entitlement to every other type that the victim uses.
 5. Opted-out pods come last, and originators just before them. Within each of these groups, pods of lower priority come first,
    then pods that do not run yet, then pods that have run for a shorter time. `preemption.order` may replace these last two keys
    (V2). The pod's key is compared last (W8). At the end, victims that are not needed are given back.
@@ -240,7 +239,7 @@ def _margins(trial: Trial, target: Container[int]) -> dict[str, list[int]]:
 
 
 def _helps(one: SurplusCandidate, left: dict[int, int], short: dict[int, int]) -> bool:
-    """Return whether the candidate holds a type of which more is still to be freed, both in the partition and on its node."""
+    """Return whether the candidate holds a type of which both the partition and the candidate's node must still free some."""
     return any(left.get(index, 0) > 0 and short.get(index, 0) > 0 for index, _ in one.size)
 
 
@@ -259,7 +258,7 @@ def _change(
     margins: dict[str, list[int]],
     sign: int,
 ) -> None:
-    """Subtract a victim (-1) from the amounts left to free and from its queues, or add it back (1)."""
+    """Subtract a victim from the amounts left to free and from its queues (``sign`` -1), or add the victim back (``sign`` 1)."""
     for index, quantity in one.size:
         if index in left:
             left[index] += sign * quantity

@@ -15,16 +15,16 @@ STRIDE: Final = 256
 """The number of candidates that are taken together at first. The number doubles as long as all of these candidates can be taken."""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
-"""The smallest number of candidates that are worth taking together.
+"""The smallest number of candidates for which taking them together saves time.
 
-If the last attempt took fewer candidates together, the following candidates are taken one by one.
+If the last attempt could take fewer candidates together, the next candidates are taken one by one.
 """
 SEARCHED_MOST: Final = 16
 """The largest number of candidates among which a set is searched for when a run misses its target (Q15)."""
 
 Line = list[int]
 PathMargins = tuple[Line, ...]
-"""The amounts by which each queue from a leaf to the root may fall, by column."""
+"""The amounts by which the usage of each queue from a leaf to the root may fall, by column."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Budgets:
             self.count(place, 1)
 
     def count(self, place: int, sign: int) -> None:
-        """Count a victim in its budgets (1), or remove it from them (-1)."""
+        """Count a victim in its budgets (``sign`` 1), or no longer count it (``sign`` -1)."""
         for group in self.groups.get(place, ()):
             self.left[group] -= sign
 
@@ -66,9 +66,9 @@ class Step:
 
     ``wanted`` has the amounts that are still to be freed there. ``places`` has the places of the victims.
 
-    The amounts of each victim are subtracted from all ``lines``. These lines are: first ``wanted``, then the amounts that the
-    whole run still has to free, then the amounts that each queue on the leaf's path can lose. ``because`` is the rule by which
-    the victims are taken.
+    The amounts of each victim are subtracted from all ``lines``. ``lines`` has ``wanted``, then the amounts that the whole run
+    still has to free, then the amounts that each queue on the leaf's path can lose. ``because`` is the rule by which the victims
+    are taken.
     """
 
     wanted: Line
@@ -88,10 +88,10 @@ class RunInProgress:
     ``rest`` has, for each target type, the amount that is still to be freed. An amount in ``rest`` is negative if more was
     freed.
 
-    ``margins`` has, for each leaf, the amounts that each queue on its path can lose. Paths share the lists of common queues.
-    A *place* is a position in the order of Q11. Allocations that are not candidates also have a place. ``taken`` maps the place of
+    ``margins`` has, for each leaf, the amounts that each queue on its path can lose. Paths share the lists of common queues. A
+    *place* is a position in the order of Q11. Allocations that are not candidates also have a place. ``taken`` maps the place of
     a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule that protected it last. A
-    candidate in neither map was not needed.
+    candidate that is in neither ``taken`` nor ``spared`` was not needed.
     """
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")
@@ -121,7 +121,7 @@ class RunInProgress:
     # Steps ----------------------------------------------------------------------------------------------
 
     def walk(self, leaf: str, lot: Lot, share: Sequence[int], because: str) -> Line:
-        """Free a leaf's share of the target with no more victims than that share needs (Q12).
+        """Free a leaf's share of the target, without victims that this share does not need (Q12).
 
         Return the freed amounts, by target type.
         """
@@ -152,7 +152,7 @@ class RunInProgress:
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
         """Free a leaf's share if disruption budgets have to be considered (V5).
 
-        First, many candidates are taken at once, in the order that results if every candidate is evicted in its turn. The other
+        First, many candidates are taken at once. Their order assumes that every candidate is evicted at its turn. The other
         candidates are then taken one by one.
         """
         at, foreseen = 0, lot
@@ -166,9 +166,10 @@ class RunInProgress:
             self._one_by_one(self._in_turn(foreseen.rest(at)), step)
 
     def _together(self, lot: Lot, at: int, step: Step) -> tuple[int, bool]:
-        """Take one candidate after the other, from index ``at`` on, and stop at the first that cannot be taken.
+        """Take one candidate after the other, from index ``at`` on, and stop at the first candidate that cannot be taken.
 
-        Return the index after the last one taken, and whether enough were taken to try this method again.
+        Return the index after the last candidate that was taken, and whether so many were taken that the method is worth another
+        call.
         """
         start, stride = at, STRIDE
         while at < len(lot) and step.is_short:
@@ -252,7 +253,7 @@ class RunInProgress:
     def _foresee(self, lot: Lot) -> set[int]:
         """Return the places of the candidates that would count as opted out if each candidate were evicted at its turn (V5).
 
-        These are the candidates with a disruption group that has no disruption left at their turn.
+        Such a candidate has a disruption group that has no disruption left at the candidate's turn.
         """
         late: set[int] = set()
         left = self._budgets.fork()
@@ -285,13 +286,14 @@ class RunInProgress:
     def _objection(self, one: CandidatePlace, wanted: Line, margins: Sequence[Line]) -> Rule | None:
         size = one.size
         if not any(left > 0 and size[at] for at, left in enumerate(wanted)):
-            return Rule.NOT_NEEDED  # Q12: it reduces no target type that is not met
+            # Q12: the candidate holds no target type of which more must be freed.
+            return Rule.NOT_NEEDED
         for margin in margins:
             for at, amount in enumerate(size):
                 if amount and amount > margin[at]:
-                    return (
-                        Rule.BELOW_GUARANTEE
-                    )  # Q12: a queue from its leaf to the root would be below E
+                    # Q12: a queue from the candidate's leaf to the root would be below its
+                    # entitlement.
+                    return Rule.BELOW_GUARANTEE
         if self._overshoot == "none" and not _is_within(size, self.rest):
             return Rule.OVERSHOOT  # Q13
         if self._budgets.mode == "respect" and self._budgets.exhausted(one.place):
@@ -306,8 +308,8 @@ class RunInProgress:
     def _spare(self, place: int, lines: Sequence[Line]) -> None:
         """Give back a victim.
 
-        The amounts of the victim are then again to be freed, in ``lines`` and in ``rest``, and the queues on its path can lose
-        these amounts again.
+        The amounts of the victim are added to the amounts to be freed, in ``lines`` and in ``rest``. The queues on the victim's
+        path can lose these amounts again.
         """
         del self.taken[place]
         self._budgets.count(place, -1)
@@ -325,8 +327,8 @@ class RunInProgress:
     def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
         """Give back the victims at these places that are not needed for the wanted amounts.
 
-        The amounts of such a victim are then again to be freed, in ``lines`` and in ``rest``. The queues on its path can lose
-        these amounts again.
+        The amounts of such a victim are added to the amounts to be freed, in ``lines`` and in ``rest``. The queues on the
+        victim's path can lose these amounts again.
         """
         over = [max(0, -left) for left in wanted]
         if not any(over) or not places:
@@ -354,7 +356,7 @@ class RunInProgress:
     def _reaches(
         self, candidates: Sequence[CandidatePlace], start: int, left: Sequence[Line], because: str
     ) -> bool:
-        """Take a set from ``start`` on that meets the target. Return whether there is such a set.
+        """Take a set of candidates from index ``start`` on that meets the target. Return whether there is such a set.
 
         ``left`` has, for each position, the sum of the amounts that the candidates from that position on hold.
         """
@@ -374,7 +376,7 @@ class RunInProgress:
 
 
 def _narrowest(margins: PathMargins) -> Line:
-    """Return, by column, the largest amount by which all of these queues may fall."""
+    """Return, by column, the largest amount by which the usage of every one of these queues may fall."""
     return [min(column) for column in zip(*margins, strict=True)]
 
 
@@ -387,7 +389,7 @@ def _lower(lines: Iterable[Line], size: Sequence[int]) -> None:
 def _is_within(size: Sequence[int], margin: Sequence[int]) -> bool:
     """Return whether every positive amount of ``size`` is at most the amount in the same column of ``margin``.
 
-    Columns that only one of them has are ignored.
+    Columns that only ``size`` or only ``margin`` has are ignored.
     """
     for amount, have in zip(size, margin, strict=False):
         if amount > have and amount > 0:

@@ -27,8 +27,8 @@ def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[in
     """Return the children's indices in the order of their turns (Q15).
 
     The child with the largest part comes first. A child's part of a type is the amount that it may release, divided by the
-    amount that is wanted of the type. Of these parts, the largest over all wanted types decides. Children with equal parts keep
-    their order, which is by path.
+    amount that is wanted of the type. The largest of these parts over all wanted types decides. Children with equal parts stay
+    in path order.
     """
     kinds = [at for at, amount in enumerate(wanted) if amount > 0]
     whole = prod(wanted[at] for at in kinds)
@@ -55,7 +55,8 @@ def use_credit(share: list[int], credit: list[int]) -> list[int]:
 class Tree:
     """The queues that take part in a run.
 
-    ``target`` has its amounts by type index. Other amounts are lists by column, with the columns of the target first.
+    ``target`` has the amounts of the run's target by type index. Other amounts are lists by column, with the columns of the
+    target first.
     """
 
     def __init__(self, trial: Trial, top: str, target: Mapping[int, int]) -> None:
@@ -83,7 +84,10 @@ class Tree:
             found += self._children[path]
 
     def _guarded(self, targets: Sequence[int]) -> list[int]:
-        """Return the types outside the target to which a queue is entitled, so that the victims must leave the queue its amount."""
+        """Return the types outside the target to which some queue is entitled.
+
+        Victims must leave these entitlements to the queues.
+        """
         snapshot = self._trial.snapshot
         paths = dict.fromkeys(one.path for leaf in self.leaves for one in snapshot.path_up(leaf))
         floors = {floor(self._trial, path) for path in paths}
@@ -110,7 +114,7 @@ class Tree:
     def releasable(self, path: str) -> Line:
         """Return the amounts that a queue uses beyond its entitlement, by target type (Q15).
 
-        For a type without an entitlement, this is the queue's whole usage.
+        For a type without an entitlement, the amount is the queue's whole usage.
         """
         used, least = self._trial.eff(path), floor(self._trial, path)
         return [max(0, used[index] - least[index]) for index in self._targets]

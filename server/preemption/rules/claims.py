@@ -1,12 +1,12 @@
 """The rules on claims: for which asks, on which node, and for which types pods may be evicted.
 
 A victim is taken only for a type that the ask lacks, and of which the victim's queues use more than their shares (G2). With
-guarantees, the test that no queue falls below its guarantee (G4) is stricter than that second condition. With plain shares by
+guarantees, the test that no queue falls below its guarantee (G4) already implies that second condition. With plain shares by
 weight, a queue that is below its share may lose more. With `overshoot: last`, one victim may bring its queues below their
 shares. With shares, these rules therefore also test whether the victim's queues use more than their shares (W8, W9).
 
-These rules are part of the gate (see `gate`). The planners keep the same rules. A plan that breaks one of them nevertheless is
-refused by the gate.
+These rules are part of the gate (see `gate`). The planners follow these rules, too. If a plan nevertheless breaks a rule, the
+gate refuses the plan.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from server.snapshot.queues import QueueFacts
 from server.snapshot.waiting import WaitingAsk
 
 _OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
-"""The scopes of policies for single asks. If the ask fits on some node, these policies take no victims."""
+"""The scopes of policies for single asks. These policies take no victims for an ask that fits on some node."""
 
 
 def entitled(trial: Trial, plan: Plan) -> Refusal | None:
@@ -99,7 +99,7 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that evicts more pods of a disruption group than the group allows, if the partition respects budgets (V5).
 
-    Plans for required nodes are exempt, because they only prefer other victims (G11).
+    Plans for required nodes are exempt, because required-node preemption only prefers victims with budget left (G11).
     """
     columns, respects = (
         trial.snapshot.allocations,
@@ -123,10 +123,10 @@ def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def beyond_the_dead_zone(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of another queue if that queue exceeds its entitlement by no more than the dead zone (P9).
+    """Refuse a victim of another queue if that queue exceeds its entitlement by at most the dead zone (P9).
 
     The victim has to hold a requested type in which its queues exceed their entitlements by more than the dead zone. These
-    queues are the victim's leaf and every queue above it that does not hold the preemptor. For a gang, the types that any
+    queues are the victim's leaf and every queue above it that does not contain the preemptor. For a gang, the types that any
     member requests are considered. Asks with host ports are exempt, because entitlements do not cover ports.
     """
     asks = [pledge.ask for pledge in plan.pledges if plan.facts.budgeted]
@@ -161,13 +161,13 @@ def _may_give(trial: Trial, ask: WaitingAsk, release: Release, wanted: set[int])
 
 
 Freed = Mapping[str, Mapping[int, int]]
-"""The amounts that other releases free, by queue and type index."""
+"""The amounts that releases free, by queue and type index."""
 
 
 def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
     """Return the types of the ask for which a victim may be taken if these types are lacking (G2, W6).
 
-    These are the types that are not closed and whose deciding queue does not contain the victim.
+    The result has the types that are not closed and whose deciding queue does not contain the victim.
     """
     found = openness(trial, ask.leaf, ask.kind.demand)
     closed, (outside, lowest) = found.closed_types, found.outside
@@ -196,14 +196,14 @@ def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
 def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, freed: Freed) -> bool:
     """Return whether the victim may be taken for a lacking type that it holds.
 
-    Even after the other releases (``freed``), the victim's queues that do not hold the preemptor must use more of the type than
-    their shares.
+    Even after the other releases (``freed``), the victim's queues that do not contain the preemptor must use more of the type
+    than their shares.
     """
     return _helps(trial, pledge, release, types(trial, pledge.ask, release), freed)
 
 
 def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
-    """Return whether the victim may be taken for some types, but its eviction helps with none of them.
+    """Return whether the victim may be taken for at least one type, but its eviction helps with none of these types.
 
     An eviction helps with a type under three conditions: the ask lacks the type, the victim holds it, and the victim's queues
     use more of it than their shares.
@@ -258,7 +258,7 @@ def _is_over(
     trial: Trial, pledge: PlannedPledge, release: Release, index: int, freed: Freed
 ) -> bool:
     if trial.snapshot.ports[index] or not trial.snapshot.is_shared_out:
-        return True  # ports belong to no queue; with guarantees G4 is stricter
+        return True  # queues have no amounts of ports, and with guarantees G4 already tests this
     return all(
         trial.eff(queue.path)[index] - freed.get(queue.path, {}).get(index, 0)
         > floor(trial, queue.path)[index]

@@ -1,6 +1,7 @@
 """The rules on plans for gangs, and on gangs among the victims of any plan. The rules are part of the gate (see `gate`).
 
-The rules check the finished plan. They use the amounts of the Trial, and no code or result of the search that made the plan.
+The rules check the finished plan. The rules use the amounts of the Trial, but no code and no result of the search that made the
+plan.
 """
 
 from collections import Counter
@@ -36,7 +37,7 @@ def _gang_of(trial: Trial, plan: Plan) -> WaitingGang:
 
 
 def whole_gang(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that does not serve exactly the waiting members of its gang (J8, invariant 9)."""
+    """Refuse a plan unless its asks are exactly the waiting members of its gang (J8, invariant 9)."""
     if not plan.facts.gang:
         return None
     planned = _gang_of(trial, plan)
@@ -105,7 +106,7 @@ def _of_own(
 
 
 def _owed(trial: Trial, planned: WaitingGang) -> tuple[Deciding, ...]:
-    """Return the queues whose entitlements decide how much other queues have to give to the whole gang (G2)."""
+    """Return the queues whose entitlements limit the amounts that may be taken from other queues for the whole gang (G2)."""
     return deciding(trial, planned.leaf, added(one.kind.demand for one in planned.members))
 
 
@@ -164,10 +165,11 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
 def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of another queue that frees no type for which a queue on the gang's path decides (J7, G2).
 
-    A unit is a gang that is evicted whole, or any other single victim. Units in the gang's own queue count as gone in this
-    test. The other units are justified if they can be evicted in an order in which each frees such a type while its node still
-    lacks it. The order is built from its end. A unit that frees a lacking type even after all other units can be the last one,
-    and is removed from the set. The other units stay justified, because a node with fewer victims lacks at least as much.
+    A unit is a gang that is evicted whole, or any other single victim. Units in the gang's own queue count as gone in this test.
+    The other units are justified if they can be evicted in an order in which each unit frees such a type while its node still
+    lacks the type. To find such an order, the rule looks for its last unit: a unit that frees a lacking type even after all
+    other units. The rule removes this unit from the set, and continues with the remaining units. The remaining units are still
+    justified, because a node with fewer victims lacks at least as much.
     """
     if not plan.facts.gang:
         return None
@@ -214,9 +216,9 @@ def _can_be_last(
 def _less(
     sums: "_Sums", going: Mapping[int, Amounts], unit: Sequence[Release]
 ) -> dict[int, Amounts]:
-    """Return, by node, the amounts that the other releases free if a unit stays.
+    """Return, by node, the amounts that the other releases free if a unit is not evicted.
 
-    Of the unit's nodes, only those on which members are placed are included.
+    Only nodes of the unit on which members of the gang are placed are included.
     """
     nodes = {int(sums.trial.snapshot.allocations.nodes[one.row]) for one in unit}
     found = {}
@@ -269,8 +271,8 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
     A gang that was already below its minimum is exempt. A plan for a gang may evict a whole gang, unless
     `job.victimgang` is `avoid`. The rule does not apply to quota runs and surplus reclaim.
 
-    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. Its
-    victims run on one node, while a gang runs on several (G8).
+    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. The victims
+    of a claim or a replacement run on one node, while the members of a gang run on several nodes (G8).
     """
     if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
         return None
@@ -382,8 +384,8 @@ class _Sums:
 def no_gang_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse victims for a gang that fits without them once all terminating pods have ended (invariant 12).
 
-    The gang fits if each member in turn fits on a node and below the maxima. In this test, the members before it count as
-    placed.
+    The gang fits if each member in turn fits on a node and below the maxima. In this test, the members that come before a member
+    count as placed.
     """
     if not plan.facts.gang or not plan.releases:
         return None

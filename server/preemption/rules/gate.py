@@ -1,8 +1,8 @@
 """The rules that no plan may break, whichever policy made it (design 1.6).
 
-Some rules concern only the ask. These rules are checked before planning, so that no time is spent on a plan that they forbid.
-Before a plan is applied, it has to pass the gate, which checks all rules for all pledges of the plan. A rule returns None if
-the plan keeps it, and otherwise a refusal with the reason.
+Rules that concern only the ask are checked before planning, so that no time is spent on a forbidden plan. Before a plan is
+applied, it has to pass the gate, which checks all rules for all pledges of the plan. A rule returns None if the plan keeps the
+rule, and otherwise a refusal with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +39,10 @@ PlanRule = Callable[[Trial, Plan], Refusal | None]
 
 
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
-    """Return the refusal of the first rule that forbids every plan of the policy for this ask. Return None if no rule does."""
+    """Return the refusal of the first rule that forbids every plan of the policy for this ask.
+
+    Return None if no rule forbids this.
+    """
     policy = facts(intent.policy)
     for rule in ASK_RULES:
         refusal = rule(trial, policy, intent.ask)
@@ -126,7 +129,8 @@ def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse an ask that a limit of its user or group forbids. Refuse a reservation also if the ask has no headroom in its queues.
 
-    Promised capacity counts as used. Other policies need no headroom in the queues at this point, because victims may free it.
+    Promised capacity counts as used. Other policies need no headroom in the queues at this point, because the eviction of
+    victims may give headroom.
     """
     if not ask.within_limits and not policy.reserves:
         return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
@@ -141,7 +145,7 @@ def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 def reservations_one_a_node(
     trial: Trial, policy: PolicyFacts, pledge: PlannedPledge
 ) -> Refusal | None:
-    """Refuse to reserve a node on which capacity is held for an ask already (C7)."""
+    """Refuse to reserve a node if capacity on it is already held for an ask (C7)."""
     if not policy.reserves or not trial.is_held(pledge.row):
         return None
     return Refusal(Rule.ONE_A_NODE, f"node {pledge.node_id} is held for another ask")
@@ -177,7 +181,7 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim that runs on another node than the pledged one (G8, invariant 8).
+    """Refuse a victim that does not run on the pledged node (G8, invariant 8).
 
     Plans for gangs are excepted, because a gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on
     other nodes if they are below a maximum on the ask's path (G9).
@@ -202,7 +206,7 @@ def one_node(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def capacity_freed(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan after which the ask does not fit, or that has a victim that could be given back (invariants 11 and 12)."""
+    """Refuse a plan after which the ask does not fit, or that has a victim that is not needed (invariants 11 and 12)."""
     if plan.facts.reserves or plan.facts.gang or not plan.pledges:  # see `gangs`
         return None
     if not _is_enough(trial, plan, plan.releases):
@@ -303,7 +307,7 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of a claim that has a higher priority than the preemptor, as seen where their paths meet (G5)."""
+    """Refuse a victim of a claim that has a higher priority than the preemptor, as seen by the lowest queue above both (G5)."""
     rule = trial.snapshot.settings.equal_priority
     for ask, release in _claims(plan) if rule != "ignore" else ():
         top = meeting(trial.snapshot, ask.leaf, release.leaf)
@@ -317,7 +321,7 @@ def lower_priority(trial: Trial, plan: Plan) -> Refusal | None:
 def keeps_entitlements(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan that leaves a victim's queue below its entitlement (E) in a type that the victim uses.
 
-    The rule covers G4, Q12 and invariant 3. In a queue that holds both the victim and the preemptor, the ask's amounts are
+    The rule covers G4, Q12 and invariant 3. In a queue that contains both the victim and the preemptor, the ask's amounts are
     added, so that only a net loss is refused. With `overshoot: last`, one victim of a claim may bring its queues below their
     shares (W8).
     """
@@ -334,7 +338,7 @@ def _without(plan: Plan, victim: Release) -> tuple[Release, ...]:
 
 
 def _is_boundary(trial: Trial, plan: Plan, victim: Release) -> bool:
-    """Return whether this is the one victim of a claim that may bring its queues below their shares (W8).
+    """Return whether a victim is the single victim of a claim that may bring its queues below their shares (W8).
 
     Without this victim, the plan must leave every queue at or above its share. The victim must free a type that the ask still
     lacks. Until the victim is evicted, each of its queues must have at least its share.
@@ -384,8 +388,8 @@ def _below_the_floor(trial: Trial, plan: Plan) -> Refusal | None:
 def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
     """Return the amounts that the plan must leave to a queue (W3).
 
-    For surplus reclaim, the amount of a type to free is the queue's deserved share. In all other cases the amount is the
-    queue's entitlement E.
+    In a surplus reclaim, a queue keeps its deserved share of each type of the target. In all other cases, the queue keeps its
+    entitlement (E).
     """
     if plan.facts.shrinks is not Shrinks.PARTITION:
         return floor(trial, path)
@@ -394,7 +398,7 @@ def _least(trial: Trial, plan: Plan, path: str) -> FrozenAmounts:
 
 
 def _freed(trial: Trial, plan: Plan) -> dict[str, dict[int, int]]:
-    """Return, by queue and type, the amounts that the plan frees in each queue that holds a victim."""
+    """Return, by queue and type, the amounts that the plan frees in each queue that contains a victim."""
     freed: dict[str, dict[int, int]] = {}
     for leaf, amounts in trial.freed(plan.rows):
         for queue in trial.snapshot.path_up(leaf):

@@ -1,4 +1,4 @@
-"""The invariants of the state in one call. Checks of causes come before checks of their effects."""
+"""The invariants of the state in one call. A value is checked before the values that are computed from it."""
 
 from server.state.invariants.amounts import check_amounts, check_tree
 from server.state.invariants.capacity import check_limits, check_nodes

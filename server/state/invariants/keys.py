@@ -119,7 +119,7 @@ def live_classes(partition: Partition) -> list[AskClass]:
 
 
 def check_classes(partition: Partition) -> None:
-    """Assert that each ask belongs to its equivalence class, and that the counts, masks and dead classes agree."""
+    """Assert that each ask belongs to its equivalence class, and that the counts, masks and unschedulable classes agree."""
     asks = Counter(ask.ask_class for ask in partition.asks.values())
     pending = Counter(ask.ask_class for ask in partition.asks.values() if ask.node is None)
     for ask_class in asks:
@@ -174,7 +174,7 @@ def _demand(partition: Partition, resource: Resource) -> Demand:
 
 
 def _check_membership(partition: Partition, ask: Ask) -> None:
-    """Assert that request, job class and constraints of an ask are those of its equivalence class.
+    """Assert that the request, gang class and constraints of an ask are those of its equivalence class.
 
     A placed ask may still be in the class that it had while it waited, with constraints that exclude the nodes it avoided.
     """
@@ -249,7 +249,7 @@ def _check_commitment(partition: Partition, name: str, commitment: Commitment) -
     for key, ask in commitment.victims.items():
         assert partition.asks.get(key) is ask, f"{what}: victim {key} is gone"
         assert ask.released_by is commitment, f"{what}: victim {key} goes for another decision"
-        # In all usage, a placeholder that is being replaced counts for the real ask.
+        # In every usage, a placeholder is counted instead of the real ask that replaces it.
         assert ask.releasing != commitment.replaces, f"{what}: victim {key} is not releasing"
 
 

@@ -93,9 +93,9 @@ def _check_entry(queue: Queue, child: Child) -> None:
 
 
 def _check_entries(application: Application) -> None:
-    """Assert that groups and complete jobs have their entries.
+    """Assert that groups and complete gangs have their entries.
 
-    Parked groups and jobs have no entries.
+    Parked groups and gangs have no entries.
     """
     name = f"application {application.application_id}"
     assert is_heap(keys(application.heap)), f"the heap of {name} is out of order"
@@ -120,7 +120,7 @@ def _check_holder(one: Group | Gang, want: tuple[int, int, int] | None, standing
 
 
 def _placeable(application: Application) -> list[Group | Gang]:
-    """Return the placeable groups and jobs: they are not parked, and their classes are neither dead nor blocked."""
+    """Return the groups and gangs that are not parked and whose classes are neither unschedulable nor blocked."""
     blocked = [limiter.blocked for limiter in application.limiters if limiter.blocked]
     found: list[Group | Gang] = [
         group

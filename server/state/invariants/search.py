@@ -1,4 +1,7 @@
-"""Checks of the node search (design 6.3-6.5, 6.10): ranks, heaps and masks agree with the nodes, and no node fits a dead class."""
+"""Checks of the node search (design 6.3-6.5, 6.10).
+
+Ranks, heaps and masks agree with the nodes, and no unschedulable class fits on a node.
+"""
 
 from collections.abc import Callable
 
@@ -75,10 +78,12 @@ def _check_index(index: NodeIndex) -> None:
 
 
 def _takes(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node can take an ask of the class now: it is open, the constraint allows it, and the capacity is free.
+    """Return whether the node can take an ask of the class now.
+
+    The node must be open, the constraint must allow the node, and the capacity must be free.
 
     A pledge for the ask itself counts as free. If that pledge does not give way to claims, all other pledges on its node count
-    as free, too. Return False for an ask whose pledge is placed together with others, or replaces a placeholder.
+    as free, too. Return False for an ask that is placed together with other asks, or that replaces a placeholder.
     """
     held = ask_class.pledge
     if held is not None and held.commitment.together:
@@ -97,7 +102,8 @@ def _takes(ask_class: AskClass, node: Node) -> bool:
 def _free_for(ask_class: AskClass, node: Node) -> Amounts:
     held = ask_class.pledge
     if held is None or held.node is not node or held.yields:
-        return node.free  # an ask that yields gets its node after those of higher priority
+        # An ask whose pledge yields gets its node only after asks of higher priority.
+        return node.free
     free = list(node.free)
     for one in (held,) if held.reserves else node.pledges.values():
         _give(free, one.node_demand)
@@ -123,7 +129,7 @@ def _check_heap(
 
 
 def _ranked(index: NodeIndex, heap: list[NodeEntry], name: str) -> set[Node]:
-    """Return the nodes that have, in a heap, their own rank or a better one. Assert that the heap is in order."""
+    """Return the nodes whose rank in a heap is their present rank or a better one. Assert that the heap is in order."""
     assert is_heap(heap), f"the node heap of {name} is out of order"
     found = ((entry, index.numbered.get(entry & NUMBER_MASK)) for entry in heap)
     return {
@@ -213,11 +219,11 @@ def _give(free: Amounts, demand: Demand) -> None:
 
 
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
-    """Assert that no node can take a dead class.
+    """Assert that no node can take an unschedulable class.
 
-    There are two exceptions. First, a node whose capacity became free may take a dead class, as long as the dead classes have
-    not been tested on it yet. Second, a node may take the class of an ask with a reservation, as long as other asks may use the
-    node first. Both kinds of classes are tested again in the next tick.
+    There are two exceptions. First, a node whose capacity became free may take an unschedulable class, as long as the
+    unschedulable classes have not been tested on this node yet. Second, a node may take the class of an ask with a reservation,
+    as long as other asks may use the node first. Both kinds of classes are tested again in the next tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return

@@ -1,4 +1,4 @@
-"""Checks of waiting asks: groups and jobs have them in order, and each parked group has a cause (design 6.4, 6.5, 6.11)."""
+"""Checks of waiting asks: groups and gangs have the asks in order, and each parked group has a cause (design 6.4, 6.5, 6.11)."""
 
 from collections import Counter
 from itertools import pairwise
@@ -14,7 +14,7 @@ from server.state.placeholders import PLACEHOLDERS, Hold
 
 
 def check_groups(partition: Partition) -> None:
-    """Assert that every waiting ask is in one group or job of its application, in order."""
+    """Assert that every waiting ask is in one group or gang of its application, in order."""
     held = 0
     for application in partition.applications.values():
         for group in application.groups.values():
@@ -41,7 +41,7 @@ def check_groups(partition: Partition) -> None:
 
 
 def holder_name(one: Group | Gang) -> str:
-    """Return the name of a group or job for messages."""
+    """Return the name of a group or gang for messages."""
     if isinstance(one, Hold):
         return f"hold {one.key!r} of application {one.application.application_id}"
     if isinstance(one, Gang):
@@ -51,7 +51,7 @@ def holder_name(one: Group | Gang) -> str:
 
 
 def is_known(one: Group | Gang) -> bool:
-    """Return whether the application still has this group or job."""
+    """Return whether the application still has this group or gang."""
     if isinstance(one, Gang):
         known = one.application.holds if isinstance(one, Hold) else one.application.jobs
         return known.get(one.key) is one
@@ -111,7 +111,7 @@ def _check_job(application: Application, job: Gang, placed: int) -> None:
 
 
 def check_gathering(partition: Partition) -> None:
-    """Assert that the list of gathering jobs is exact, so that each job is checked when its wait ends (J1)."""
+    """Assert that the list of gathering gangs is exact, so that each gang is checked when its wait ends (J1)."""
     watched = partition.gangs.gathering.keys() | partition.gangs.came.keys()
     for application in partition.applications.values():
         for job in application.jobs.values():
@@ -130,7 +130,7 @@ def check_gathering(partition: Partition) -> None:
 
 
 def _check_size(partition: Partition, ask: Ask) -> None:
-    """Assert that the spec of a placed member has the size of its job, if that size was counted."""
+    """Assert that the spec of a placed member has the size of its gang, if that size was counted."""
     spec = ask.spec
     if ask.node is None or ask.releasing or not spec.job_key or spec.min_members <= 1:
         return
@@ -194,9 +194,9 @@ def _check_parked_gangs(partition: Partition) -> None:
 
 
 def _check_blocked(partition: Partition) -> None:
-    """Assert that a limit that blocks a class has no headroom for the class, or tests the class again at the next tick.
+    """Assert that a limit that blocks a class has no headroom for it, or is listed for a test at the next tick.
 
-    Assert that only dead classes have groups that wait to be requeued.
+    Assert that only unschedulable classes have groups that wait to be requeued.
     """
     relieved = [id(one) for one in partition.limits.relieved]
     for limiter in all_limiters(partition):
