@@ -572,7 +572,7 @@ def _traces(stack: AsyncExitStack) -> Traces | None:
 def _reads() -> Reads:
     """Return reads in copies of this process where it can be forked safely. Elsewhere the event loop waits for each read."""
     if sys.platform == "linux" and MAY_FORK:
-        return Copies(time.perf_counter)
+        return Copies(time.perf_counter, time.thread_time)
     _log.warning("reads-in-place", message="each read delays placements")
     return InPlace()
 

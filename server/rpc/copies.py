@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import islice
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -36,13 +37,17 @@ _log = structlog.get_logger(__name__)
 _HEADER: Final = struct.Struct("!IBI")
 """The header of an answer in the pipe: the number of its question, the kind of outcome, and the number of bytes that follow."""
 _REST: Final = 20
-"""The pause between two forks, in multiples of the last fork's duration, so that forks take at most 5 % of the time."""
+"""The pause that each fork earns, in multiples of its processor time, so that forks take at most 5 % of the time in the long run."""
+_BURST: Final = 3
+"""The number of forks that may follow each other after a quiet time, before the pauses of all of them are due."""
 _GATHER_S: Final = 0.001
-"""The time in seconds for which a question waits for further questions, because a client asks several questions at the same time."""
+"""The time in seconds without a further question after which a copy is made, because a client asks several at the same time."""
+_GATHER_S_MAX: Final = 0.005
+"""The longest time in seconds for which a question waits for others."""
 _QUICK_S: Final = 0.05
-"""The seconds that the questions of a copy may take in all if the copy takes more than its share of the questions.
+"""The time in seconds that the questions of a copy may take, by the latest answer of each method, for a copy to take more questions.
 
-The time of a question is estimated: it is the time of the latest answer to the same method.
+If the pause of the latest fork was longer, questions may take as long as that pause: in another copy they would begin after it.
 """
 _PRIORITY: Final = 10
 """The amount by which the nice value of a copy is higher than that of its parent."""
@@ -107,17 +112,30 @@ class _Copy:
 class Copies:
     """The pool of copies that answer questions. All methods are called in the event loop.
 
-    If a copy can be made now, it answers a question at once, together with the questions that arrive within `_GATHER_S`.
-    Questions that arrive while no copy can be made are answered by the next copies. Equal questions are answered once. The
-    waiting questions are divided among the copies that may be made. A copy also takes further questions that are quick to answer.
+    If a copy can be made now, it answers a question at once, together with those that arrive within `_GATHER_S` of each other. Questions
+    that arrive while no copy can be made are answered by the next copies. Equal questions are answered once. The waiting
+    questions are divided among the copies that may be made, and a copy also takes further ones that are quick.
     """
 
     apart = True
 
-    def __init__(self, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, seconds: Callable[[], float], cpu_seconds: Callable[[], float] | None = None
+    ) -> None:
+        """Make a pool. ``cpu_seconds`` is the processor time of the event loop's thread; without it, forks count by ``seconds``."""
         self._seconds = seconds
+        self._cpu_seconds = cpu_seconds or seconds
+        self._rested_at = 0.0
+        """The instant at which the pauses of all forks have passed."""
+        self._pause = 0.0
+        """The pause in seconds that the latest fork earned."""
         self._not_before = 0.0
+        """The instant before which no copy is made."""
+        self._gather_until = 0.0
+        """The instant until which the questions that wait now may wait for others."""
         self._timer: asyncio.TimerHandle | None = None
+        self._gathers = False
+        """Whether the timer is that of questions that wait for others."""
         self._waiting: dict[Question, _Waiting] = {}
         self._took: dict[str, float] = {}
         """The seconds that the latest answer of each method took.
@@ -176,8 +194,20 @@ class Copies:
         if waiting is None:
             waiting = self._waiting[question] = _Waiting(question, lambda: context.run(read))
         waiting.futures.append(future)
+        self._gather()
+
+    def _gather(self) -> None:
+        """Wait for further questions: until none has come for `_GATHER_S`, and for `_GATHER_S_MAX` at most."""
+        now = self._seconds()
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_GATHER_S, self._rested)
+            self._gathers = True
+            self._gather_until = now + _GATHER_S_MAX
+        elif self._gathers:
+            self._timer.cancel()
+        else:
+            return
+        wait = max(0.0, min(_GATHER_S, self._gather_until - now))
+        self._timer = asyncio.get_running_loop().call_later(wait, self._rested)
 
     def _give_up(self) -> None:
         """Drop each question for which no caller waits any longer, and end each copy that answers only such questions."""
@@ -200,29 +230,29 @@ class Copies:
             self._fork(self._chosen(-(-len(self._waiting) // free)))
 
     def _chosen(self, share: int) -> list[_Waiting]:
-        """Remove the questions of the next copy from those that wait, and return them, the quickest first.
+        """Take the questions of the next copy: the first `share`, and further quick ones. The copy answers the quickest first.
 
-        A copy gets the first ``share`` questions, and further questions that are quick to answer.
+        A question therefore waits for quicker ones only, and is quick if it and they take so little time together.
         """
+        first = {one.question for one in islice(self._waiting.values(), share)}
         chosen: list[_Waiting] = []
-        whole = 0.0
-        for one in list(self._waiting.values()):
-            seconds = self._seconds_of(one)
-            if len(chosen) < share or whole + seconds <= _QUICK_S:
-                whole += seconds
+        whole, most = 0.0, max(_QUICK_S, self._pause)
+        for one in sorted(self._waiting.values(), key=self._seconds_of):
+            whole += self._seconds_of(one)
+            if one.question in first or whole <= most:
                 chosen.append(self._waiting.pop(one.question))
-        return sorted(chosen, key=self._seconds_of)
+        return chosen
 
     def _seconds_of(self, one: _Waiting) -> float:
         return self._took.get(one.question.method, _QUICK_S)
 
     def _rested(self) -> None:
-        self._timer = None
+        self._timer, self._gathers = None, False
         self._make()
 
     def _fork(self, questions: Sequence[_Waiting]) -> None:
         reading, writing = os.pipe()
-        started = self._seconds()
+        started, cpu = self._seconds(), self._cpu_seconds()
         try:
             pid = _forked()
         except OSError as error:
@@ -233,11 +263,20 @@ class Copies:
             return
         if pid == 0:
             _answer_all(writing, questions)
-        ended = self._seconds()
-        self._not_before = ended + _REST * (ended - started)
+        self._rest(started, self._seconds(), self._cpu_seconds() - cpu)
         os.close(writing)
         copy = _Copy(pid, reading, questions)
         self.running[copy] = asyncio.create_task(self._follow(copy))
+
+    def _rest(self, started: float, ended: float, cpu: float) -> None:
+        """Count a fork. The next one may follow after as much time as the fork took, so that the core can decide between them.
+
+        A fork that would exceed `_BURST` has to wait for the pauses of earlier forks.
+        """
+        self._pause = _REST * cpu
+        self._rested_at = max(self._rested_at, ended) + self._pause
+        burst = (_BURST - 1) * self._pause
+        self._not_before = max(self._rested_at - burst, 2 * ended - started)
 
     async def _follow(self, copy: _Copy) -> None:
         """Pass on the answers of a copy, then kill the copy. If the copy left a question without an answer, that question gets an error."""
