@@ -5,10 +5,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, Concatenate, NamedTuple, Protocol, TypeVar, cast
 
 import grpc
 import typer
@@ -19,6 +19,7 @@ from evenhand_cli.combinations import refuse_together, refuse_without
 from evenhand_cli.contexts import Context, attributes, context_names, read_contexts
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
+from evenhand_cli.follower_choice import is_follower
 from evenhand_cli.rpc_faults import fault_of
 from evenhand_cli.signatures import joined
 from evenhand_cli.staleness import Pictures
@@ -156,7 +157,11 @@ class Core:
     silent: bool = False
     """Whether no notices are printed on the error stream while an answer takes long."""
     has_identity: bool = False
-    """Whether the connection has a token or a client certificate, to which the core may give a role."""
+    """True: the connection has a token or a client certificate, which the core may give a role."""
+    one_of_several: bool = False
+    """True: the options name further cores, one of which may decide later."""
+    follower: "Core | None" = None
+    """The connection to a core that follows this one closely, if the opener was asked for one and there is one."""
 
     def patience(self, doing: str) -> AbstractContextManager[Callable[[str], None]]:
         """Return a block that prints a notice about the work in progress when the block takes long."""
@@ -221,6 +226,19 @@ Opener = Callable[[], AbstractContextManager["Core"]]
 """A function that opens the connection that the options describe. The context manager that the function returns raises Fault."""
 
 
+class FollowerOpener(Protocol):
+    """An `Opener` that also connects to a core that follows the deciding one closely, on request and if there is one."""
+
+    def __call__(
+        self, *, follower: bool = False, token: str = ""
+    ) -> AbstractContextManager["Core"]:
+        """Open the connection. With ``follower``, `Core.follower` of the connection is set if a core follows closely.
+
+        With ``token``, the cores are asked with this token, and not with that of the options, whether they decide or follow.
+        """
+        ...
+
+
 def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., None]:
     """Return a command with the connection options; the command gets the open connection as its first argument."""
 
@@ -231,7 +249,7 @@ def asks_core(command: Callable[Concatenate[Core, ...], None]) -> Callable[..., 
     return opens_core(joined(command, connected, keep_first=True))
 
 
-def opens_core(command: Callable[Concatenate[Opener, ...], None]) -> Callable[..., None]:
+def opens_core(command: Callable[Concatenate[FollowerOpener, ...], None]) -> Callable[..., None]:
     """Return a command with the connection options; its first argument is a function that opens the connection."""
 
     def connected(
@@ -257,10 +275,22 @@ def opens_core(command: Callable[Concatenate[Opener, ...], None]) -> Callable[..
         )
         if cores is None:
             oldest = _min_position(at_least)
-            command(lambda: connected_core(given, context, timeout, oldest), **rest)
+
+            def opened(*, follower: bool = False, token: str = "") -> AbstractContextManager[Core]:
+                return connected_core(
+                    given, context, timeout, oldest, follower=follower, token=token
+                )
+
+            command(opened, **rest)
         else:
             refuse_together("--cores", core=core)
-            command(lambda: connected_cores(cores, given, context, timeout, at_least), **rest)
+            of_table = cores
+
+            def spread(*, follower: bool = False, token: str = "") -> AbstractContextManager[Core]:
+                del follower, token  # Each group is read at the core that decides.
+                return connected_cores(of_table, given, context, timeout, at_least)
+
+            command(spread, **rest)
 
     return joined(command, connected)
 
@@ -323,17 +353,42 @@ class _Way(NamedTuple):
         if len(addresses) == 1:
             return addresses[0]
         answered: list[str] = []
+        for address, answer in self._answers(addresses):
+            if answer.state == "leader":
+                return address
+            answered.append(address)
+        return (answered or addresses)[0]
+
+    def deciding_and_follower(self, listed: str, token: str) -> tuple[str, str]:
+        """Return the address of the core that decides, and that of the first core that follows it closely.
+
+        The second address is "" if there is no such core. Raises Fault if an address is invalid.
+        """
+        addresses = checked_addresses(listed)
+        if len(addresses) == 1:
+            return addresses[0], ""
+        answers = dict(self._answers(addresses, token))
+        leader = next((one for one, found in answers.items() if found.state == "leader"), "")
+        if not leader:
+            return next(iter(answers), addresses[0]), ""
+        term = answers[leader].term
+        return leader, next((one for one, it in answers.items() if is_follower(it, term)), "")
+
+    def _answers(
+        self, addresses: Sequence[str], token: str = ""
+    ) -> "Iterator[tuple[str, replication_pb2.GetReplicationResponse]]":
+        """Yield the address and the state of each core that answers, to the caller with a token if one is given."""
+        metadata = as_caller(self.metadata, token)
+        request = replication_pb2.GetReplicationRequest()
+        limit = min(self.timeout_s, FIND_S)
         for address in addresses:
             with self.open(address) as channel:
                 stub = replication_pb2_grpc.ReplicationServiceStub(channel)
-                request = replication_pb2.GetReplicationRequest()
-                limit = min(self.timeout_s, FIND_S)
-                with suppress(grpc.RpcError):
-                    answer = stub.GetReplication(request, timeout=limit, metadata=self.metadata)
-                    if answer.state == "leader":
-                        return address
-                    answered.append(address)
-        return (answered or addresses)[0]
+                try:
+                    answer = stub.GetReplication(request, timeout=limit, metadata=metadata)
+                except grpc.RpcError:
+                    continue
+            yield address, answer
 
     def core(self, address: str, channel: grpc.Channel) -> Core:
         """Return the connection over a channel."""
@@ -362,19 +417,39 @@ def _way(given: Context, name: str, timeout_s: float) -> _Way:
 
 @contextmanager
 def connected_core(
-    given: Context, name: str, timeout_s: float, oldest: Metadata = ()
+    given: Context,
+    name: str,
+    timeout_s: float,
+    oldest: Metadata = (),
+    *,
+    follower: bool = False,
+    token: str = "",
 ) -> Iterator[Core]:
     """Open a connection with the given options. Values that the options lack come from the context.
 
     Raises Fault if an option or an address is invalid.
 
-    ``oldest`` is the metadata that name the oldest state that an answer may show.
+    ``oldest`` is the metadata that name the oldest state to be shown. With ``follower``, also connect to a core that follows
+    closely, if there is one. ``token`` is that of the caller who asks which core decides, "" for that of the options.
     """
     way = _way(given, name, timeout_s)
-    address = way.deciding(way.context.core)
-    with way.open(address) as channel:
-        core = way.core(address, channel)
-        yield replace(core, metadata=(*core.metadata, *oldest))
+    listed = way.context.core
+    beside = ""
+    if follower:
+        address, beside = way.deciding_and_follower(listed, token)
+    else:
+        address = way.deciding(listed)
+    with ExitStack() as stack:
+
+        def opened(address: str) -> Core:
+            core = way.core(address, stack.enter_context(way.open(address)))
+            return replace(core, metadata=(*core.metadata, *oldest))
+
+        yield replace(
+            opened(address),
+            one_of_several=len(checked_addresses(listed)) > 1,
+            follower=opened(beside) if beside else None,
+        )
 
 
 @contextmanager
@@ -497,6 +572,12 @@ def bearer(token_file: Path | None) -> tuple[tuple[str, str], ...]:
 def authorization(token: str) -> tuple[tuple[str, str], ...]:
     """Return the metadata with a token, or no metadata if the token is empty."""
     return (("authorization", f"Bearer {token}"),) if token else ()
+
+
+def as_caller(metadata: Metadata, token: str) -> Metadata:
+    """Return the metadata of a call with another token, or the same metadata if the token is empty."""
+    own = [one for one in metadata if not (token and one[0] == "authorization")]
+    return (*own, *authorization(token))
 
 
 def read_token(token_file: Path) -> str:

@@ -14,9 +14,20 @@ from evenhand_cli.render.words import clock_time
 class Pictures:
     """The states of managers in the answers that a command got, and the notices about them. Each notice is printed once."""
 
-    def __init__(self, say: Callable[[str], None] = terminal.say) -> None:
-        """Make a printer of notices. ``say`` is called with each line. The default of ``say`` prints on the error stream."""
+    def __init__(
+        self,
+        say: Callable[[str], None] = terminal.say,
+        note: Callable[[inspect_pb2.Picture], None] | None = None,
+        *,
+        names_follower: bool = True,
+    ) -> None:
+        """Make a printer of notices. ``say`` gets each line; it prints on the error stream when not given.
+
+        ``note`` gets the state that came with each answer. Without ``names_follower``, no line says that the core follows another.
+        """
         self._say = say
+        self._note = note
+        self._names_follower = names_follower
         self._latest: inspect_pb2.Picture | None = None
         self._told: set[str] = set()
         self._lock = threading.Lock()
@@ -26,9 +37,11 @@ class Pictures:
         picture = getattr(answer, "picture", None)
         if picture is None:
             return
+        if self._note is not None:
+            self._note(picture)
         with self._lock:  # The console makes several calls at the same time.
             self._latest = picture
-            for key, line in _lines(picture):
+            for key, line in _lines(picture, names_follower=self._names_follower):
                 if key not in self._told:
                     self._told.add(key)
                     self._say(line)
@@ -46,10 +59,10 @@ class Pictures:
         return {"picture": None if self._latest is None else plain(self._latest)}
 
 
-def _lines(picture: inspect_pb2.Picture) -> Iterator[tuple[str, str]]:
-    """Yield a key and a line for each manager that is not connected or has not reported everything yet."""
+def _lines(picture: inspect_pb2.Picture, *, names_follower: bool) -> Iterator[tuple[str, str]]:
+    """Yield a key and a line for each manager that is away or has not reported everything yet."""
     now = picture.taken_at_ms
-    if picture.follows:
+    if picture.follows and names_follower:
         yield (
             f"follows {picture.follows}",
             f"picture of a core that does not decide: {_follower(picture, now)}",

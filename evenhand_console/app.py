@@ -122,7 +122,9 @@ class Console:
             shown = view.shape(found.value, key.query)
         except Fault as fault:
             return self.pages.refused(refusal_of(fault), latest)
-        return self.pages.fragment(view.name, page=shown, query=key.query, notices=found.notices)
+        return self.pages.fragment(
+            view.name, found.read_at, page=shown, query=key.query, notices=found.notices
+        )
 
     async def page(self, request: Request, view: View[Any]) -> Response:
         """Return the whole page of a view."""
@@ -168,13 +170,13 @@ class Console:
         return cast("str", request.state.session)
 
     async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
-        """Return the result of a function that reads from the core with the token of the visitor.
+        """Return the result of a function that reads or changes the core that decides, with the token of the visitor.
 
         Raises Fault if the core does not answer or refuses.
         """
         token = self.token(request)
         return await anyio.to_thread.run_sync(
-            lambda: self._source.read(token, read), limiter=self._asks
+            lambda: self._source.ask(token, read), limiter=self._asks
         )
 
     async def own_page(
@@ -193,7 +195,7 @@ class Console:
     ) -> Response:
         """Render a page that is made for one visitor, with the mark of its forms."""
         mark = form_mark(self._secret, self._session(request))
-        made = self.pages.fragment(name, mark=mark, **values)
+        made = self.pages.fragment(name, "", mark=mark, **values)
         return self.shown(request, title, Fragment(made.html, status))
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:

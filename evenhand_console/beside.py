@@ -30,7 +30,7 @@ def main() -> None:
     end_with_parent()
     core = Context(core=given["core"])
     with socket.socket(fileno=given["socket"]) as sock:
-        opener = lambda: connected_core(core, "", DEFAULT_TIMEOUT_S)  # noqa: E731 -- a closure is shortest
+        opener = lambda _token: connected_core(core, "", DEFAULT_TIMEOUT_S)  # noqa: E731 -- a closure is shortest
         run(opener, sock, ConsoleSettings(address_of(sock)))
 
 

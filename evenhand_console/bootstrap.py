@@ -13,9 +13,8 @@ from typing import NamedTuple
 import uvicorn
 from starlette.types import ASGIApp
 
-from evenhand_cli.connect import Opener
 from evenhand_console.app import Options, make_app
-from evenhand_console.connection import Connection
+from evenhand_console.connection import Connection, Open
 from evenhand_console.patience import CLIENTS_MAX, impatient
 from evenhand_console.protection import Hosts
 from evenhand_console.reading import Source
@@ -56,7 +55,7 @@ def app_of(
     return make_app(source, Options(Hosts(place.address, place.origins), clock, place.token_header))
 
 
-def run(opener: Opener, sock: socket.socket, place: ConsoleSettings) -> None:
+def run(opener: Open, sock: socket.socket, place: ConsoleSettings) -> None:
     """Serve the console on a socket that listens, until SIGTERM or Ctrl-C. All instants on its pages are in UTC."""
     os.environ["TZ"] = "UTC"
     time.tzset()

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import typer
 
 from evenhand_cli.combinations import refuse_without
-from evenhand_cli.connect import Opener, opens_core
+from evenhand_cli.connect import FollowerOpener, opens_core
 from evenhand_cli.console_process import address_of, check_console_extra, is_loopback, listening
 from evenhand_cli.faults import ExitCode, Fault
 
@@ -16,7 +16,7 @@ DEFAULT_LISTEN = "127.0.0.1:8080"
 
 @opens_core
 def console(  # noqa: PLR0913, PLR0917 -- the options of a command
-    opener: Opener,
+    opener: FollowerOpener,
     listen: Annotated[
         str,
         typer.Option(
@@ -87,7 +87,7 @@ def console(  # noqa: PLR0913, PLR0917 -- the options of a command
         sys.stdout.write(f"console on http://{address}\n")
         sys.stdout.flush()
         run(
-            opener,
+            lambda token: opener(follower=True, token=token),
             sock,
             ConsoleSettings(address, origins, token_header, share_identity, address_connections),
         )

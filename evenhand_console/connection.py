@@ -1,14 +1,20 @@
-"""The connection to the core that decides, shared by all readers and renewed when another core decides."""
+"""The connection to the core that decides, and to a follower if one is read, shared by all readers.
+
+The connection is renewed when another core decides, and when a follower may be read again.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Final
 
+import grpc
 import typer
 
-from evenhand_cli.connect import Opener
+from evenhand_cli.connect import Core
+from evenhand_cli.faults import Fault
+from evenhand_console.followers import Newest, reader_of
 
 RENEW_S: Final = 5.0
 """The seconds for which a connection to a core that does not decide is kept.
@@ -16,26 +22,32 @@ RENEW_S: Final = 5.0
 After that, the console looks again for the core that decides.
 """
 
+Open = Callable[[str], AbstractContextManager[Core]]
+"""A function that opens a connection. It gets the token of the visitor with which the cores are asked which one decides."""
+
 
 class Connection:
     """A connection that is opened when it is first needed. The methods of the object may be called from several threads."""
 
-    def __init__(self, opener: Opener, clock: Callable[[], float]) -> None:
+    def __init__(self, opener: Open, clock: Callable[[], float]) -> None:
         """Make a connection. ``clock`` returns seconds that never decrease."""
         self._opener = opener
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
         self._current: Opened | None = None
+        self._renewing = False
+        self.newest = Newest()
+        """The newest state that an answer has shown."""
 
     @contextmanager
-    def lease(self) -> "Iterator[Opened]":
-        """Yield the open connection. The connection stays open until the block ends, even if `retire` is called during the block.
+    def lease(self, token: str = "") -> "Iterator[Opened]":
+        """Yield the open connection, opened with a visitor's token if need be. The connection stays open until the block ends, even if `retire` is called during the block.
 
         Raises Fault if no connection can be opened.
         """
         with self._lock:
             if self._current is None:
-                self._current = Opened(self._opener, self._clock())
+                self._current = Opened(self._opener, token, self.clock(), self.newest)
             opened = self._current
             opened.users += 1
         try:
@@ -55,9 +67,48 @@ class Connection:
     def retire(self, opened: "Opened", after_s: float = 0.0) -> None:
         """Let the next reader open another connection, if `opened` is the present one and at least `after_s` seconds old."""
         with self._lock:
-            if opened is self._current and self._clock() - opened.since_s >= after_s:
+            if opened is self._current and self.clock() - opened.since_s >= after_s:
                 self._current = None
                 self._close_unused(opened)
+
+    def leave_follower(self, opened: "Opened") -> None:
+        """Read at the core that decides from now on, and end the streams of events from the follower."""
+        with self._lock:
+            if opened.reader is None:
+                return
+            opened.reader = None
+            opened.since_s = self.clock()
+            streams = list(opened.streams)
+        for one in streams:
+            one.cancel()
+
+    def renew(self, opened: "Opened", token: str) -> None:
+        """Open another connection in a thread, if `opened` is the current one and is at least RENEW_S old.
+
+        Readers use the current connection until the other one is open, because a core that does not answer takes seconds.
+        """
+        with self._lock:
+            is_young = self.clock() - opened.since_s < RENEW_S
+            if self._renewing or opened is not self._current or is_young:
+                return
+            self._renewing = True
+        thread = partial(threading.Thread, name="console-renew", daemon=True)
+        thread(target=self._renew, args=(opened, token)).start()
+
+    def _renew(self, before: "Opened", token: str) -> None:
+        fresh: Opened | None = None
+        with suppress(Fault):
+            fresh = Opened(self._opener, token, self.clock(), self.newest)
+        with self._lock:
+            self._renewing = False
+            before.since_s = self.clock()
+            if fresh is None:
+                return
+            if self._current is before:
+                self._current = fresh
+                self._close_unused(before)
+            else:
+                fresh.close()
 
     def close(self) -> None:
         """Close the connection as soon as its last reader has ended."""
@@ -79,11 +130,16 @@ class Connection:
 class Opened:
     """An open connection, and the number of its readers."""
 
-    def __init__(self, opener: Opener, since_s: float) -> None:
-        """Open a connection. ``since_s`` is the present instant."""
+    def __init__(self, opener: Open, token: str, since_s: float, newest: Newest) -> None:
+        """Open a connection. ``since_s`` is the present instant. No follower gives an older state than ``newest``."""
         self._stack = ExitStack()
-        self.core = self._stack.enter_context(opener())
+        self.core = self._stack.enter_context(opener(token))
+        self.reader = reader_of(self.core, newest)
+        """The connection with which views read at a follower, or None while they read at the core that decides."""
+        self.streams: set[grpc.Call] = set()
+        """The streams of events from the follower."""
         self.since_s = since_s
+        """The instant at which the connection was opened, or at which other cores were last asked whether to read there."""
         self.users = 0
 
     def close(self) -> None:

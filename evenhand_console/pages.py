@@ -88,9 +88,10 @@ class Pages:
         """Return a whole page."""
         return self._templates.get_template(template).render(**values)
 
-    def fragment(self, name: str, **values: object) -> Fragment:
-        """Return the part of the page of a view that changes."""
-        return Fragment(self.whole(f"views/{name}.html", **values))
+    def fragment(self, name: str, read_at: str = "", **values: object) -> Fragment:
+        """Return the part of the page of a view that changes. If ``read_at`` names the core that was read, it is the last line."""
+        line = Markup('<p class="as-of">{}</p>\n').format(escaped(read_at)) if read_at else ""
+        return Fragment(self.whole(f"views/{name}.html", **values) + line)
 
     def refused(self, refusal: Refusal, latest: Fragment | None = None) -> Fragment:
         """Return the message that replaces the part of a page that changes.

@@ -1,26 +1,51 @@
-"""Reads of the core with the token of one caller, and the notices that come with the answers."""
+"""Reads of the core with the token of one caller, and the notices that come with the answers.
+
+If the options name several cores, and one of them follows the core that decides closely, views read at the follower, so that open
+pages take no time from decisions. If the follower falls behind or does not answer, views read at the core that decides.
+"""
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
 import grpc
 
-from evenhand.v1 import watch_pb2, watch_pb2_grpc
-from evenhand_cli.connect import Core, authorization
+from evenhand.v1 import (
+    inspect_pb2,
+    replication_pb2,
+    replication_pb2_grpc,
+    watch_pb2,
+    watch_pb2_grpc,
+)
+from evenhand_cli.connect import Core, as_caller
 from evenhand_cli.faults import Fault
+from evenhand_cli.follower_choice import is_close
 from evenhand_cli.rpc_faults import reason_of
 from evenhand_cli.spread_channel import SpreadChannel
 from evenhand_cli.staleness import Pictures
 from evenhand_console.at_once import extending
-from evenhand_console.connection import RENEW_S, Connection
+from evenhand_console.connection import RENEW_S, Connection, Opened
+from evenhand_console.presence import Presence
 
 STREAM_S: Final = 60.0
 """Seconds for which a stream of events is open. The next stream is opened to the core that decides at that time."""
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _NO_HISTORY: Final = "NO_HISTORY"
+_OF_THE_FOLLOWER: Final = frozenset(
+    {
+        *_AWAY,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.UNKNOWN,
+    }
+)
+"""The failures of a read at a follower after which the core that decides is asked."""
+_BEHIND: Final = frozenset({"FOLLOWER_BEHIND", "OTHER_HISTORY"})
+"""The reasons for which a follower does not answer from its state."""
 
 Read = TypeVar("Read")
 
@@ -31,6 +56,8 @@ class Found(Generic[Read]):
 
     value: Read
     notices: tuple[str, ...]
+    read_at: str = ""
+    """A sentence that names the follower at which the view was read, or "" if it was read at the core that decides."""
 
 
 class LogInFault(Fault):
@@ -44,36 +71,101 @@ class Source:
         """Make a source. With ``shares_identity``, visitors without a token read with the console's token or certificate."""
         self._connection = connection
         self._shares_identity = shares_identity
+        self._presence = Presence(connection.clock)
 
     def read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
-        """Return the result of a view's reads with a token.
+        """Return the result of a view's reads with a token, at a follower if one follows closely.
 
-        Without a token, read with the console's identity, provided that the console shares its identity.
+        Without a token, read with the console's identity if it is shared. Raises Fault if the core does not answer or refuses.
+        """
+        with self._leased(token) as leased:
+            if leased.core.one_of_several and leased.reader is None:
+                self._connection.renew(leased, token)
+            reader = leased.reader
+            if reader is None:
+                return self._at_deciding(leased, token, view)
+            return self._at_follower(leased, self._as_visitor(reader, token), token, view)
+
+    def ask(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
+        """Do the same as `read` at the core that decides. Later views show what a change of `view` has brought about.
 
         Raises Fault if the core does not answer or refuses.
         """
+        with self._leased(token) as leased:
+            found = self._at_deciding(leased, token, view)
+            if leased.reader is not None:
+                self._note_position(leased, token)
+            return found
+
+    def _note_position(self, leased: Opened, token: str) -> None:
+        """Record the position of the core that decides. If it cannot be learned, stop reading at the follower."""
+        core = self._as_visitor(leased.core, token)
+        stub = replication_pb2_grpc.ReplicationServiceStub(core.channel)
+        try:
+            found = core.ask(stub.GetReplication, replication_pb2.GetReplicationRequest())
+        except Fault:
+            self._connection.leave_follower(leased)
+        else:
+            self._connection.newest.note(found.position, found.term)
+
+    @contextmanager
+    def _leased(self, token: str) -> Iterator[Opened]:
         with (
-            self._connection.lease() as leased,
+            self._connection.lease(token) as leased,
             extending(partial(self._connection.extend, leased)),
         ):
-            notices: list[str] = []
-            pictures = Pictures(notices.append)
-            asked = replace(self._as_visitor(leased.core, token), pictures=pictures)
-            try:
-                value = view(asked)
-            except Fault as fault:
-                if status_of(fault) in _AWAY:
-                    self._connection.retire(leased)
+            yield leased
+
+    def _note(self, picture: inspect_pb2.Picture) -> None:
+        self._connection.newest.note(picture.position, picture.term)
+
+    def _at_deciding(self, leased: Opened, token: str, view: Callable[[Core], Read]) -> Found[Read]:
+        notices: list[str] = []
+        pictures = Pictures(notices.append, self._note)
+        asked = replace(self._as_visitor(leased.core, token), pictures=pictures)
+        try:
+            value = view(asked)
+        except Fault as fault:
+            if status_of(fault) in _AWAY:
+                self._connection.retire(leased)
+            raise
+        missing = _missing_groups(leased.core)
+        follows = pictures.latest is not None and pictures.latest.follows
+        if missing or follows:
+            self._connection.retire(leased, RENEW_S)
+        notices += [
+            f"The cores {name} cannot be reached. They are missing on this page."
+            for name in missing
+        ]
+        return Found(value, tuple(notices))
+
+    def _at_follower(
+        self, leased: Opened, asked: Core, token: str, view: Callable[[Core], Read]
+    ) -> Found[Read]:
+        """Read at a follower. If it cannot answer, or follows no longer closely, read at the core that decides."""
+        notices: list[str] = []
+        pictures = Pictures(notices.append, self._note, names_follower=False)
+        presence = self._presence.begin(self._as_visitor(leased.core, token))
+        try:
+            value = view(replace(asked, pictures=pictures))
+        except Fault as fault:
+            if status_of(fault) not in _OF_THE_FOLLOWER and reason(fault) not in _BEHIND:
                 raise
-            missing = _missing_groups(leased.core)
-            follows = pictures.latest is not None and pictures.latest.follows
-            if missing or follows:
-                self._connection.retire(leased, RENEW_S)
-            notices += [
-                f"The cores {name} cannot be reached. They are missing on this page."
-                for name in missing
-            ]
-            return Found(value, tuple(notices))
+            self._connection.leave_follower(leased)
+            return self._at_deciding(leased, token, view)
+        latest = pictures.latest
+        if latest is None or is_close(latest):
+            if latest is not None and not latest.follows:  # It decides by now.
+                self._connection.renew(leased, token)
+            return Found(value, (*notices, *presence()), _named(asked.address, latest))
+        self._connection.leave_follower(leased)
+        try:
+            return self._at_deciding(leased, token, view)
+        except Fault as fault:
+            if status_of(fault) not in _AWAY:
+                raise
+            Pictures(notices.append).look_at(_Answer(latest))
+            return Found(value, tuple(dict.fromkeys(notices)))
 
     def kinds(self, token: str, hold: Callable[[grpc.Call], None]) -> Iterator[frozenset[str]]:
         """Yield the kinds of events as they happen.
@@ -83,19 +175,49 @@ class Source:
 
         Raises Fault if the core does not answer or refuses, and when the stream ends, at the latest after STREAM_S.
         """
-        with self._connection.lease() as leased:
-            asked = self._as_visitor(leased.core, token)
+        with self._connection.lease(token) as leased:
+            # A stream from the follower tells of an event when the follower shows it.
+            follower = leased.core.follower if leased.reader is not None else None
+            asked = self._as_visitor(follower or leased.core, token)
+            calls: list[grpc.Call] = []
+
+            def held(call: grpc.Call) -> None:
+                calls.append(call)
+                if follower is not None:
+                    leased.streams.add(call)
+                    if leased.reader is None:
+                        call.cancel()
+                hold(call)
+
             stub = watch_pb2_grpc.WatchServiceStub(asked.channel)
             request = watch_pb2.WatchEventsRequest(kinds_only=True)
-            for one in asked.follow(stub.WatchEvents, request, STREAM_S, hold):
-                yield frozenset(one.kinds) | {each.kind for each in one.events}
+            try:
+                for one in asked.follow(stub.WatchEvents, request, STREAM_S, held):
+                    yield frozenset(one.kinds) | {each.kind for each in one.events}
+            finally:
+                leased.streams.difference_update(calls)
 
     def _as_visitor(self, core: Core, token: str) -> Core:
         """Return the connection with the token of a visitor. Raises LogInFault if a visitor needs a token and has none."""
         if core.has_identity and not token and not self._shares_identity:
             raise LogInFault("This console shows nothing to visitors who have not logged in.")
-        own = [one for one in core.metadata if not (token and one[0] == "authorization")]
-        return replace(core, metadata=(*own, *authorization(token)), silent=True)
+        return replace(core, metadata=as_caller(core.metadata, token), silent=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer that has nothing but the state of its core."""
+
+    picture: inspect_pb2.Picture
+
+
+def _named(address: str, latest: inspect_pb2.Picture | None) -> str:
+    """Return a sentence that names a follower and its leader. To a viewer the core names no leader, and the sentence no core."""
+    if latest is None or not latest.follows:
+        return ""
+    if ":" not in latest.follows:
+        return "Read at a core that follows the one that decides."
+    return f"Read at {address}, which follows {latest.follows}."
 
 
 def status_of(fault: Fault) -> grpc.StatusCode | None:

@@ -42,7 +42,7 @@ def console_of(
 ) -> Iterator[TestClient]:
     """Serve the console of the core at an address; `token` is the file with its own token."""
     context = Context(core=address, token_file=token)
-    connection = Connection(lambda: connected_core(context, "", 5.0), lambda: 0.0)
+    connection = Connection(lambda _token: connected_core(context, "", 5.0), lambda: 0.0)
     app = app_of(connection, place, clock)
     base = place.origins[0] if place.origins else f"http://{ADDRESS}"
     with (

@@ -30,7 +30,7 @@ class _Run:
         del sock
         self.place = place
         try:
-            with opener() as core:
+            with opener("") as core:
                 stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
                 core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())
         except Fault as fault:

@@ -30,7 +30,7 @@ def test_a_page_that_fails_leaves_the_connection_open_for_its_other_reads() -> N
     begun: list[Future[bool]] = []
 
     @contextmanager
-    def opened() -> Iterator[Core]:
+    def opened(_token: str) -> Iterator[Core]:
         with connected_core(Context(core="127.0.0.1:1"), "", 5.0) as core:
             yield core
         closed.set()
@@ -48,8 +48,8 @@ def test_a_page_that_fails_leaves_the_connection_open_for_its_other_reads() -> N
 
 
 def test_reads_outside_a_page_hold_no_connection() -> None:
-    core = cast("Core", SimpleNamespace(address="here"))
-    connection = Connection(lambda: _held(core), lambda: 0.0)
+    core = cast("Core", SimpleNamespace(address="here", follower=None))
+    connection = Connection(lambda _token: _held(core), lambda: 0.0)
     assert begin(lambda: 1).result() == 1
     with connection.lease() as leased:
         end = connection.extend(leased)

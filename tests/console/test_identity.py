@@ -35,7 +35,9 @@ def test_nobody_reads_with_an_identity_that_is_not_shared(
     token: str, *, shares: bool, has: bool
 ) -> None:
     core = Core("127.0.0.1:1", open_channel("127.0.0.1:1", None), 1.0, has_identity=has)
-    source = Source(Connection(lambda: nullcontext(core), lambda: 0.0), shares_identity=shares)
+    source = Source(
+        Connection(lambda _token: nullcontext(core), lambda: 0.0), shares_identity=shares
+    )
     if has and not shares and not token:
         with pytest.raises(LogInFault) as caught:
             source.read(token, lambda _: None)

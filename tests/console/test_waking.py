@@ -342,7 +342,7 @@ def _fault(fake: FakeCore, code: grpc.StatusCode) -> Fault:
 
 def _source(fake: FakeCore) -> Source:
     context = Context(core=fake.address)
-    return Source(Connection(lambda: connected_core(context, "", 5.0), lambda: 0.0))
+    return Source(Connection(lambda _token: connected_core(context, "", 5.0), lambda: 0.0))
 
 
 # The console ----------------------------------------------------------------------------------------------------

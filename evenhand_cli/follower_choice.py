@@ -1,0 +1,27 @@
+"""The rule by which a core that follows is close enough to the core that decides for reads to be made there."""
+
+from typing import Final
+
+from evenhand.v1 import inspect_pb2, replication_pb2
+
+BEHIND_MAX: Final = 5_000
+"""The largest number of events and ticks by which a follower that is read may be known to be behind."""
+SILENT_MS_MAX: Final = 3_000
+"""The largest number of milliseconds since a follower that is read heard its leader, which sends something every second."""
+
+
+def is_follower(found: replication_pb2.GetReplicationResponse, term: str) -> bool:
+    """Return whether a core follows the leader of a term closely, and has made the same decisions."""
+    behind, silent_ms = found.leader_position - found.position, found.now_ms - found.heard_ms
+    is_same = found.state == "follower" and found.term == term and not found.difference
+    return is_same and _is_close(behind, found.heard_ms, silent_ms)
+
+
+def is_close(picture: inspect_pb2.Picture) -> bool:
+    """Return whether an answer is from a core that decides, or that follows closely."""
+    silent_ms = picture.taken_at_ms - picture.heard_ms
+    return not picture.follows or _is_close(picture.behind, picture.heard_ms, silent_ms)
+
+
+def _is_close(behind: int, heard_ms: int, silent_ms: int) -> bool:
+    return bool(heard_ms) and silent_ms <= SILENT_MS_MAX and behind <= BEHIND_MAX
