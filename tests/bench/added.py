@@ -155,15 +155,26 @@ def with_follower(script: Script, before: Sequence[str]) -> WireFigure:
 
 
 @contextmanager
+def follower(core: Server, *, last: bool) -> Iterator[Server]:
+    """Hold a core that follows another one while the block runs.
+
+    With ``last``, it runs only while nothing else wants its processor.
+    """
+    with wire.server(options=["--follow", core.address], at=1) as found:
+        _wait_until_joined(found.address)
+        if last:
+            run_last(found.pid)
+        yield found
+        assert _state(found.address) == "follower", "the follower has lost its leader"
+
+
+@contextmanager
 def _followed(aside: list[float], core: Server) -> Iterator[None]:
-    with wire.server(options=["--follow", core.address], at=1) as follower:
-        _wait_until_joined(follower.address)
-        run_last(follower.pid)
+    with follower(core, last=True) as found:
         yield
-        run_last(follower.pid, os.SCHED_OTHER)
-        assert _state(follower.address) == "follower", "the follower has lost its leader"
-        _wait_until_level(core.address, follower.address)
-        aside.append(cpu_seconds(follower.pid))
+        run_last(found.pid, os.SCHED_OTHER)
+        _wait_until_level(core.address, found.address)
+        aside.append(cpu_seconds(found.pid))
 
 
 def _wait_until_joined(address: str) -> None:

@@ -45,6 +45,8 @@ class Readers:
 
 
 Process = subprocess.Popen[bytes] | None
+Cores = Callable[[Server], AbstractContextManager[str]]
+"""A function that holds further cores beside a core. It yields the addresses of all of them, separated by commas."""
 Reads = Callable[[Readers | None, str], AbstractContextManager[Process]]
 """A function that holds a process with readers of the core at an address, or None without readers."""
 
@@ -124,16 +126,26 @@ def large(workload: Workload, key: str) -> si.Allocation:
     )
 
 
+@contextmanager
+def alone(core: Server) -> Iterator[str]:
+    """Hold no further core."""
+    yield core.address
+
+
 def placing(
     workload: Workload,
     readers: Readers | None,
     before: Sequence[str] = (),
     reads: Reads | None = None,
+    cores: Cores = alone,
 ) -> Run:
-    """Fill a cluster; then, fifty times a second, end a pod and add another one. ``reads`` holds other readers than callers."""
-    with server(before) as core, kept(client=True):
+    """Fill a cluster; then, fifty times a second, end a pod and add another one.
+
+    ``reads`` holds other readers than callers, and ``cores`` further cores that they may ask.
+    """
+    with server(before) as core, cores(core) as addresses, kept(client=True):
         waits, begun, cpu, answers = asyncio.run(
-            _placing(workload, (reads or reading)(readers, core.address), core)
+            _placing(workload, (reads or reading)(readers, addresses), core)
         )
         mib = peak_mib(core.pid)
     waits.sort()

@@ -320,6 +320,9 @@ def _console(workload: Workload, rounds: int, updates: int, pages: int) -> Itera
     )
     run = partial(console.measured, workload, partial(console.updates, updates))
     yield Case(f"gRPC, console, updates: {workload.name}", metrics, run, workload)
+    at_follower = partial(run, cores=console.followed)
+    name = f"gRPC, console, updates read at a follower: {workload.name}"
+    yield Case(name, metrics, at_follower, workload)
     waits = ("median wait", "99 of 100 waits")
     beside_pages = (
         *(Metric(one, "ms", basis=Basis.VALUE) for one in waits),
@@ -329,6 +332,11 @@ def _console(workload: Workload, rounds: int, updates: int, pages: int) -> Itera
     run = partial(console.open_pages, workload, pages)
     name = f"gRPC, {beside.RATE} asks a second, {pages} open pages: {workload.name}"
     yield Case(name, beside_pages, run, workload)
+    at_follower = partial(run, cores=partial(console.followed, last=True))
+    name = (
+        f"gRPC, {beside.RATE} asks a second, {pages} open pages read at a follower: {workload.name}"
+    )
+    yield Case(name, beside_pages, at_follower, workload)
 
 
 def _hostile() -> Iterator[Case]:

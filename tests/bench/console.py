@@ -19,7 +19,7 @@ from typing import Any, Final
 import grpc
 
 from si.v1 import si_pb2 as si
-from tests.bench import beside, messages
+from tests.bench import added, beside, messages
 from tests.bench.beside import WAITING, Process, Readers
 from tests.bench.client import MESSAGE_MAX, Player
 from tests.bench.figures import Run
@@ -108,17 +108,22 @@ class Filled:
         return time.perf_counter()
 
 
-def measured(workload: Workload, measure: Measure, before: Sequence[str] = ()) -> Run:
-    """Fill a cluster, and measure a console beside it."""
-    with server(before) as core, kept(client=True):
+def measured(
+    workload: Workload,
+    measure: Measure,
+    before: Sequence[str] = (),
+    cores: beside.Cores = beside.alone,
+) -> Run:
+    """Fill a cluster, and measure a console beside it. ``cores`` holds further cores that the console may ask."""
+    with server(before) as core, cores(core) as addresses, kept(client=True):
         begun = time.time()
-        values, cpu = asyncio.run(_measured(workload, measure, core))
+        values, cpu = asyncio.run(_measured(workload, measure, core, addresses))
         mib = peak_mib(core.pid)
     return Run(dict(values), cpu, mib, "", core.pace(begun, time.time() - begun))
 
 
 async def _measured(
-    workload: Workload, measure: Measure, core: Server
+    workload: Workload, measure: Measure, core: Server, addresses: str
 ) -> tuple[Mapping[str, float], float]:
     filled = messages.churn(workload, 1, 1)
     *standing, paced = json.loads(filled.as_json(core.pid))["steps"]
@@ -133,7 +138,7 @@ async def _measured(
             paced | {"messages": [base64.b64encode(waiting.SerializeToString()).decode()]}
         )
         await player.sent()
-        with console(core.address) as address:
+        with console(addresses) as address:
             cpu = cpu_seconds(core.pid)
             made = Filled(workload, address, player, paced, asyncio.get_running_loop())
             values = await asyncio.to_thread(measure, made)
@@ -220,11 +225,23 @@ def updates(count: int, filled: Filled) -> Mapping[str, float]:
     return {"median update": statistics.median(took), "longest update": max(took)}
 
 
-def open_pages(workload: Workload, count: int, before: Sequence[str] = ()) -> Run:
+@contextmanager
+def followed(core: Server, *, last: bool = False) -> Iterator[str]:
+    """Hold a follower beside a core. With ``last``, the follower runs only while nothing else wants its processor."""
+    with added.follower(core, last=last) as found:
+        yield f"{core.address},{found.address}"
+
+
+def open_pages(
+    workload: Workload,
+    count: int,
+    before: Sequence[str] = (),
+    cores: beside.Cores = beside.alone,
+) -> Run:
     """Measure the waits of asks without and with open pages. Return the waits with them, and their ratios to those without."""
-    plain = beside.placing(workload, None, before)
+    plain = beside.placing(workload, None, before, cores=cores)
     readers = Readers(f"{count} pages", "", count, "\n".join(_many(workload, count)).encode())
-    found = beside.placing(workload, readers, before, _reading)
+    found = beside.placing(workload, readers, before, _reading, cores)
     for name in ("median wait", "99 of 100 waits"):
         found.values[f"{name}, with to without"] = found.values[name] / plain.values[name]
     return found
