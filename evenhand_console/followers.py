@@ -41,10 +41,14 @@ class Newest:
                 self._earlier.add(self._term)
                 self._position, self._term = position, term
 
+    def state(self) -> tuple[int, str]:
+        """Return the position and the term of the newest state; 0 and "" before the first answer."""
+        with self._lock:
+            return self._position, self._term
+
     def metadata(self) -> Metadata:
         """Return the metadata of a call that must not be answered from an older state."""
-        with self._lock:
-            position, term = self._position, self._term
+        position, term = self.state()
         if not position:
             return ()
         return ((MIN_POSITION, f"{position}@{term}" if term else str(position)),)

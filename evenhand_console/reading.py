@@ -121,6 +121,7 @@ class Source:
 
     def _at_deciding(self, leased: Opened, token: str, view: Callable[[Core], Read]) -> Found[Read]:
         notices: list[str] = []
+        shown = self._connection.newest.state()
         pictures = Pictures(notices.append, self._note)
         asked = replace(self._as_visitor(leased.core, token), pictures=pictures)
         try:
@@ -130,9 +131,16 @@ class Source:
                 self._connection.retire(leased)
             raise
         missing = _missing_groups(leased.core)
-        follows = pictures.latest is not None and pictures.latest.follows
+        latest = pictures.latest
+        follows = latest is not None and latest.follows
         if missing or follows:
             self._connection.retire(leased, RENEW_S)
+        if latest is not None and latest.follows and _is_older(latest, shown):
+            raise Fault(
+                "No core decides, and the one that answers has an older state than this console has shown",
+                where=f"core {leased.core.address}",
+                advice="Pages are shown again when a core decides, or has the newer state.",
+            )
         notices += [
             f"The cores {name} cannot be reached. They are missing on this page."
             for name in missing
@@ -209,6 +217,12 @@ class _Answer:
     """An answer that has nothing but the state of its core."""
 
     picture: inspect_pb2.Picture
+
+
+def _is_older(found: inspect_pb2.Picture, shown: tuple[int, str]) -> bool:
+    """Return whether an answer is from an older state of the same term than one that was shown."""
+    position, term = shown
+    return found.term == term and found.position < position
 
 
 def _named(address: str, latest: inspect_pb2.Picture | None) -> str:

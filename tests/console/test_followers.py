@@ -292,6 +292,20 @@ def test_the_last_core_that_answers_is_read_with_its_age() -> None:
         assert notice.startswith("picture of a core that does not decide")
 
 
+def test_a_core_that_was_restored_shows_no_older_state_than_before() -> None:
+    restored = partitions("leader", picture(90, follows="the state of an earlier run"))
+    answers = Turns(
+        partitions("leader", picture(100)), restored, partitions("leader", picture(7, "u"))
+    )
+    with pair(refused(grpc.StatusCode.UNAVAILABLE), answers) as cores:
+        assert cores.source.ask("", _name).value == "leader"
+        with pytest.raises(Fault, match="older state"):
+            cores.source.ask("", _name)
+        assert cores.source.ask("", _name).value == "leader", (
+            "another core decides, in a term of its own"
+        )
+
+
 def test_managers_that_are_away_are_known_to_the_deciding_core() -> None:
     away = [inspect_pb2.AbsentManager(rm_id="shim", since_ms=NOW - 10_000)]
     leader = Turns(partitions("leader", picture(9, away=away)), partitions("leader", picture(9)))
