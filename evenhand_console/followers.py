@@ -19,7 +19,7 @@ _OF_ITSELF: Final = (
     "/evenhand.v1.WatchService/WatchEvents",
 )
 """The beginnings of the methods that the deciding core answers. A follower has its own history, and checks itself."""
-ANSWER_S: Final = 5.0
+ANSWER_S: Final = 10.0
 """The longest time in seconds to wait for an answer before the deciding core is asked: a follower may not answer at all."""
 
 
