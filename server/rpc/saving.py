@@ -28,6 +28,8 @@ _log = structlog.get_logger(__name__)
 
 SAVE_S: Final = 15.0
 """The seconds between two saves of a state that changes. If no core is left, changes of waiting times and timers since the last save are lost."""
+LOOK_S: Final = 1.0
+"""The seconds between two looks whether the first save of a run can be made."""
 
 
 def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> bool:
@@ -95,29 +97,44 @@ class Saving:
         self._taken_over = replica.taken_over
         self._numbers = count(1)
         self._position = feed.position
+        self._is_first = True
         self.why_not = ""
         """The reason why the last save failed, or "" if it did not fail."""
 
     async def run(self) -> None:
-        """Save the state every `SAVE_S` seconds if the core received input since the last save, and when the core has just joined a leader.
+        """Save the state every `SAVE_S` seconds if the core was given anything since.
 
-        A core that joins has no saved state, or a state of its previous run, which may be old. A core that joins again within
-        `SAVE_S` of a save is not saved earlier: joins that fail one after the other would keep the disk busy.
+        Save once soon after the start: when all managers have reported everything, or have resumed their sessions. Otherwise a core
+        that is killed within `SAVE_S` of each of its starts would never save. Save also when the core has just joined a leader,
+        because it then has no saved state, or an old one. A core that joins again within `SAVE_S` of a save is not saved earlier:
+        joins that fail one after the other would keep the disk busy.
         """
         while True:
             await self._changed()
             await self.save()
+            self._is_first = False
             await asyncio.sleep(SAVE_S)
 
     async def _changed(self) -> None:
         """Wait until the core has a state that is not saved.
 
-        Check this at once, every `SAVE_S` seconds, and when a checkpoint was taken over.
+        Look at once, every `SAVE_S` seconds, when a checkpoint was taken over, and before the first save every `LOOK_S` seconds.
         """
         while self._feed.position == self._position:
             self._taken_over.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(SAVE_S):
+                    await (self._first() if self._is_first else self._taken_over.wait())
+
+    async def _first(self) -> None:
+        """Wait until the core was given anything and all its managers are synced, or a checkpoint was taken over."""
+        while not self._taken_over.is_set():
+            managers = self._feed.managers.values()
+            is_synced = bool(managers) and all(one.synced for one in managers)
+            if is_synced and self._feed.position != self._position:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
                     await self._taken_over.wait()
 
     async def save(self) -> None:

@@ -68,6 +68,27 @@ async def test_a_follower_saves_the_state_with_which_it_joined(tmp_path: Path) -
                 assert endpoint.replica.joined == 1
 
 
+async def test_a_core_saves_soon_after_its_manager_has_reported_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A core that is killed within `SAVE_S` of each of its starts keeps waiting times and timers as well."""
+    monkeypatch.setattr(saving_module, "LOOK_S", 0.01)
+    path = tmp_path / saved.NAME
+    async with serving() as leader:
+        endpoint = leader.endpoint
+        async with saving(Saving(path, endpoint.feed, endpoint.reads, endpoint.replica)):
+            await leader.register(explicitSync=True)
+            await until(lambda: endpoint.feed.position > 0)
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+            assert not path.exists(), "the manager has not reported everything yet"
+            await place(await leader.ready(), "first")
+            await until(path.exists)
+            found = saved.read(path).core
+            assert found is not None
+            assert all(one.synced for one in found.state.managers.values())
+
+
 async def test_joins_that_follow_each_other_save_once(tmp_path: Path) -> None:
     path, feed, replica = tmp_path / saved.NAME, Feed(Core(), "1"), Replica(("other",))
 
