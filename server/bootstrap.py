@@ -46,6 +46,7 @@ from server.rpc.call_observers import calls, hearing
 from server.rpc.copies import Copies
 from server.rpc.endpoint import Endpoint, Setting
 from server.rpc.evenhand.inspect_service import About
+from server.rpc.first_table import FirstTable
 from server.rpc.following import Joining
 from server.rpc.garbage import Garbage
 from server.rpc.identity import refused_metrics
@@ -243,12 +244,13 @@ async def _start(
     findings: list[Callable[[], Iterable[Finding]]] = [
         *(one.findings for one in writers),
         *(secrets.findings, chosen(core, begun), partial(_open_files, options), replica.findings),
+        (first := FirstTable(options.assignment, core)).findings,
     ]
     reasons = _Reasons(keeping.why_not_kept, recording.held if recording else str)
     about = _about(options, begun.before, clock(), findings, reasons)
     meters = _meters(core, sessions, secrets, writers, clock).add(gauges(replica, feed, clock))
     traces, (garbage, trimming) = _traces(stack), _sweepers(stack, reads := _reads())
-    observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, trimming]
+    observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, trimming, first]
     observers += (one for one in (traces, keeper) if one is not None)
     setting = Setting(
         secrets.identities,

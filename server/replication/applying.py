@@ -130,18 +130,25 @@ class Applier:
         )
 
 
-def _check_first(mine: Assignment, state: State) -> None:
-    """Raise BadCheckpointError if the first table of a group changes the partitions of the group, or if the table already has a revision."""
+def why_not_first(mine: Assignment, state: State) -> str:
+    """Return why a table cannot be the first one of a group with this state: it changes the partitions of the group, or has a revision.
+
+    Return "" if the table can be the first one.
+    """
     if name := state.given_away(mine):
-        why = f"gives partition {name!r} to cores {mine.owner(name)!r}"
-    elif mine.revision:
-        why = f"has revision {mine.revision} for this group, and cores without a table have 0"
-    else:
-        return
-    raise BadCheckpointError(
-        f"the leader decides without a table of cores, and the table of this core {why}: "
-        "end all cores of this group, then start them with the table"
-    )
+        return f"gives partition {name!r} to cores {mine.owner(name)!r}"
+    if mine.revision:
+        return f"has revision {mine.revision} for this group, and cores without a table have 0"
+    return ""
+
+
+def _check_first(mine: Assignment, state: State) -> None:
+    """Raise BadCheckpointError if the first table of a group changes the partitions of the group, or has a revision already."""
+    if why := why_not_first(mine, state):
+        raise BadCheckpointError(
+            f"the leader decides without a table of cores, and the table of this core {why}: "
+            "end all cores of this group, then start them with the table"
+        )
 
 
 def _give(decider: Decider, steps: Sequence[Given | Ticked]) -> Parts[list[Decision]]:

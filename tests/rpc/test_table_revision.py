@@ -8,6 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
+from evenhand.v1 import config_pb2
+from evenhand.v1.config_pb2_grpc import ConfigurationServiceStub
 from server.core.core import Core
 from server.model.assignment import Assignment
 from server.model.revisions import Beginning, Revision
@@ -15,6 +17,7 @@ from server.replication import saved
 from server.replication.applying import Applier
 from server.replication.feed import Feed
 from server.rpc.access import BadOptionError
+from server.rpc.first_table import FirstTable
 from server.rpc.following import State
 from server.rpc.saving import restore
 from server.rpc.table_revision import METADATA_KEY
@@ -144,3 +147,38 @@ async def test_a_first_table_that_changes_who_decides_is_refused(
     assert why in str(refused.value)
     assert "end all cores of this group" in str(refused.value)
     assert mine.state.assignment == table
+
+
+async def applied(served: Served, *partitions: str) -> None:
+    """Apply a configuration with these partitions."""
+    listed = ", ".join(f"{{name: {one}, queues: [{{name: root}}]}}" for one in partitions)
+    stub: Any = ConfigurationServiceStub(served.channel)
+    answer = await stub.Apply(config_pb2.ApplyRequest(yaml=f"partitions: [{listed}]"))
+    assert answer.applied
+
+
+async def test_a_first_table_that_a_later_configuration_forbids_is_reported() -> None:
+    """The leader's configuration gets a partition of another group after the follower has joined."""
+    table = Assignment("a", {"gpu": "b"}, "a")
+    mine = Core(None, Beginning(Revision(), assignment=table))
+    first = FirstTable(table, mine)
+    async with serving() as leader:
+        await registration(leader, "0")
+        leaders = (f"127.0.0.1:{leader.port}",)
+        async with serving(core=mine, leaders=leaders, observers=(first,)) as follower:
+            await until(lambda: follower.endpoint.replica.state is State.FOLLOWER)
+            assert not list(first.findings())
+            await applied(leader, "default", "gpu")
+            await until(lambda: "gpu" in mine.state.partitions)
+            (found,) = first.findings()
+            assert (found.code, "partition 'gpu' to cores 'b'" in found.message) == (
+                "table-not-used",
+                True,
+            )
+            await registration(follower, "0")
+            assert mine.state.assignment is None
+            assert list(first.findings()) == [found], (
+                "it decides for the partition without the table"
+            )
+            await applied(follower, "default")
+            assert not list(first.findings()), "the table counts when this core leads the next time"
