@@ -214,8 +214,9 @@ def core() -> Dashboard:
         (
             "Groups without a leader",
             "Has to be 0",
-            f"count(max by (group) (evenhand_core_group{{{CORE}}}) == 0"
-            f" or max by (group) ({_grouped('replica_state', _LEADS)}) == 0) or vector(0)",
+            f"count((max by (group) (evenhand_core_group{{{CORE}}}) == 0"
+            f" or max by (group) ({_grouped('replica_state', _LEADS)}) == 0)"
+            f' unless on () evenhand_core_group{{{CORE}, group=""}} == 1) or vector(0)',
             "short",
         ),
         ("Shims that lead", "Has to be 1", "sum(evenhand_shim_leader)", "short"),

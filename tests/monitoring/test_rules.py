@@ -46,6 +46,23 @@ IN_GROUPS: dict[str, Any] = {
 }
 """The cases of a group of cores that is away or has no leader, while the other group is well."""
 
+_INTRODUCED = {
+    'evenhand_core_group{instance="a"}': "1x10",
+    'evenhand_core_group{instance="b", group="a"}': "0x10",
+    'evenhand_core_group{instance="b", group="b"}': "1x10",
+    'evenhand_replica_position{instance="a"}': "1x10",
+    'evenhand_replica_position{instance="b"}': "1x10",
+    'evenhand_replica_state{instance="a", state="leader"}': "1x10",
+    'evenhand_replica_state{instance="b", state="leader"}': "1x10",
+}
+"""The series of two well groups while the first table is introduced: the core of group `a` has no table yet."""
+_WAITING = {
+    'evenhand_core_group{instance="c", group="a"}': "1x10",
+    'evenhand_core_group{instance="c", group="b"}': "0x10",
+    'evenhand_replica_state{instance="c", state="leader"}': "0x10",
+}
+"""The series of a second core of group `a`, which has the table and does not lead."""
+
 
 @pytest.fixture(scope="module")
 def tool() -> Path:
@@ -100,6 +117,18 @@ def test_each_alert_fires_and_is_silent(tool: Path, tmp_path: Path) -> None:
 
 def test_one_of_several_groups_of_cores_is_seen_away(tool: Path, tmp_path: Path) -> None:
     done = ran(tool, "test", "rules", written(tmp_path, IN_GROUPS))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("more", [{}, _WAITING])
+def test_no_group_is_missed_while_a_core_has_no_table_yet(
+    more: dict[str, str], tool: Path, tmp_path: Path
+) -> None:
+    case = {"at": "10m", "silent": _INTRODUCED | more}
+    file = written(tmp_path, {})
+    tests = [trial("EvenhandCoreAbsent", case, fires=False)]
+    file.write_text(yaml.safe_dump({"rule_files": ["alerts.yaml"], "tests": tests}))
+    done = ran(tool, "test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
