@@ -56,6 +56,12 @@ At each tick, waiting pods are checked again (the published `service.schedulingI
 """
 BATCH_MAX = 2_000
 """Maximum number of inputs that are processed before their outputs are sent."""
+REFUSED_ADVICE = {
+    True: "renew the shim's token or certificate, which that core does not know: the shim reads its files again at each attempt;"
+    " or start the other cores",
+    False: "correct what that core names, or start the other cores",
+}
+"""The advice if a core refuses this shim and no other core answers. The key says whether the core does not know the shim."""
 REFUSED_PAUSE_SECONDS = 5.0
 """Seconds after which one of several groups of cores that refused the shim is tried again."""
 EPOCH_PAUSE_SECONDS = 0.5
@@ -401,17 +407,19 @@ class _Hearing:
         self._connection = connection
         self._log = log
         self._skipped: dict[str, str] = {}
-        """The last logged reason why each core was skipped."""
+        """Why each core was skipped, as it was logged last."""
+        self._refused = ""
+        """Why a core refused this shim while no other core answered, as it was logged last."""
 
     async def registered(self, core: str) -> None:
         """Tell the state machine that a session with a core began."""
-        self._skipped.clear()
+        self._accepted()
         self._log.info("registered at the core", core=core, session=self._shim.next_session())
         await self._shim.begun(self._group)
 
     async def resumed(self, core: str, why: str) -> None:
-        """Log that the session continues at another core. The state machine is not informed, because its session continues."""
-        self._skipped.clear()
+        """Log that the session continues at another core. The state machine need not know."""
+        self._accepted()
         self._log.warning("the session continues at another core", core=core, why=why)
 
     async def unreachable(self, why: str) -> None:
@@ -428,6 +436,21 @@ class _Hearing:
         if self._skipped.get(core) != why:
             self._skipped[core] = why
             self._log.warning("trying the next core", core=core, why=why)
+
+    def _accepted(self) -> None:
+        self._skipped.clear()
+        self._refused = ""
+
+    async def refused(self, why: str, *, is_unknown: bool) -> None:
+        """Log that a core refuses this shim while the others do not answer, and what to do. Log it once for each reason."""
+        if self._refused != why:
+            self._refused = why
+            self._log.error(
+                "a core refuses this shim, and no other core answers",
+                core=self._connection.target,
+                why=why,
+                do=REFUSED_ADVICE[is_unknown],
+            )
 
     async def unknown(self, why: str, seconds: float) -> None:
         """Log that a core no longer knows this shim."""

@@ -142,6 +142,13 @@ class Listener(Protocol):
         """Note that one of several cores does not accept this shim now. The next core is tried."""
         ...
 
+    async def refused(self, why: str, *, is_unknown: bool) -> None:
+        """Note that cores refuse this shim, and no other core answers: a person has to act, while the connection retries.
+
+        With `is_unknown`, a core does not know the token or certificate of this shim.
+        """
+        ...
+
     async def unknown(self, why: str, seconds: float) -> None:
         """Note that a core no longer knows this shim, which waits some seconds for a new token or certificate."""
         ...
@@ -310,6 +317,7 @@ class Connection:
             failed.append(ended)
             await listener.skipped(core.address.target, ended.why)
         self._end_if_hopeless(failed)
+        await _report_refusal(failed, listener)
         self._rounds += 1
         may_resume = self._resumable() is not None and self._rounds < RESUME_ROUNDS_MAX
         return _Ended("; ".join(one.why for one in failed), may_resume=may_resume)
@@ -343,7 +351,7 @@ class Connection:
         """
         errors = [one.error for one in failed]
         if all(isinstance(one, CoreRefusedError) for one in errors):
-            first = min(errors, key=lambda one: not isinstance(one, CallerUnknownError))
+            first = _first_refusal(failed)
             assert first is not None
             raise first
         for one in errors:
@@ -524,6 +532,19 @@ class Connection:
         )
         self._registration = replace(self._registration, forget=False)
         return answer
+
+
+def _first_refusal(failed: Iterable[_Ended]) -> CoreRefusedError | None:
+    """Return the first refusal by a core that does not know the shim, else the first refusal, else None."""
+    refusals = [one.error for one in failed if isinstance(one.error, CoreRefusedError)]
+    return min(refusals, key=lambda one: not isinstance(one, CallerUnknownError), default=None)
+
+
+async def _report_refusal(failed: Iterable[_Ended], listener: Listener) -> None:
+    """Tell the listener of a core that refuses this shim, if there is one. No core has accepted the shim in this round."""
+    if (refusal := _first_refusal(failed)) is not None:
+        is_unknown = isinstance(refusal, CallerUnknownError)
+        await listener.refused(str(refusal), is_unknown=is_unknown)
 
 
 def _refused(where: str, error: AioRpcError) -> Exception:

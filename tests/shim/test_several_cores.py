@@ -138,6 +138,7 @@ class _Ears:
     def __init__(self) -> None:
         self.heard = asyncio.Event()
         self.on_skipped: list[Callable[[], None]] = []
+        self.refusals: list[tuple[str, bool]] = []
 
     async def registered(self, core: str) -> None:
         del core
@@ -152,6 +153,9 @@ class _Ears:
         del core, why
         while self.on_skipped:
             self.on_skipped.pop()()
+
+    async def refused(self, why: str, *, is_unknown: bool) -> None:
+        self.refusals.append((why, is_unknown))
 
     async def unknown(self, why: str, seconds: float) -> None:
         raise AssertionError(f"{why}: {seconds}")
@@ -183,6 +187,37 @@ async def heard_from(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_unknown"),
+    [(grpc.StatusCode.UNAUTHENTICATED, True), (grpc.StatusCode.PERMISSION_DENIED, False)],
+)
+async def test_a_refusal_is_reported_while_the_other_core_is_away(
+    code: grpc.StatusCode,
+    is_unknown: bool,  # noqa: FBT001
+) -> None:
+    """The connection retries, because the core that is away may accept the shim. A person has to learn of the refusal."""
+    away, refusing = FakeCore(), FakeCore()
+    for one in (away, refusing):
+        await one.start()
+    await away.stop()
+    refusing.refuse = (code, "this token is not known")
+    addresses = [CoreAddress(f"127.0.0.1:{one.port}") for one in (away, refusing)]
+    connection = Connection(addresses, Registration("test", "v", "queues", ""))
+    ears = _Ears()
+    task = asyncio.create_task(connection.run(ears))
+    await until(lambda: len(ears.refusals) > 1)
+    assert not task.done()
+    why, found = ears.refusals[0]
+    assert found is is_unknown
+    assert f"127.0.0.1:{refusing.port}" in why
+    assert "this token is not known" in why
+    refusing.refuse = None
+    await until(lambda: bool(refusing.registrations))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await refusing.stop()
 
 
 async def test_a_shim_with_another_table_registers_again_at_the_same_core(
