@@ -236,7 +236,7 @@ async def _start(
     core, begun, keeper = _core(options, stack)
     sessions = Sessions()
     feed = Feed(core, importlib.metadata.version("evenhand"))
-    replica = replica_of(options, feed, core, begun.configuration, uuid.uuid4().hex)
+    replica, begun = replica_of(options, feed, core, begun, uuid.uuid4().hex)
     recording, holding = _recording(options, feed, core, stack)
     keeping = keeper or NotKept(lambda: core.state.revision)
     past = remembering(core, options, replica, clock)

@@ -30,6 +30,8 @@ class Restored(NamedTuple):
     is_file: bool
     """Whether the file's configuration is in force."""
     note: str = ""
+    is_new_file: bool = False
+    """Whether there is a file, and it is another one than at the last start, or the first one."""
 
 
 def restored(file: File | None, kept: Kept | None) -> Restored | None:
@@ -41,10 +43,11 @@ def restored(file: File | None, kept: Kept | None) -> Restored | None:
         return None if kept is None else Restored(kept, is_file=False)
     if kept is None:
         first = Revision(1, file.digest, file.source)
-        return Restored(Kept(first, file.text, {}, file.digest), is_file=True)
+        return Restored(Kept(first, file.text, {}, file.digest), is_file=True, is_new_file=True)
+    is_new = kept.file != file.digest
     if kept.revision.digest == file.digest:
-        return Restored(kept._replace(file=file.digest), is_file=True)
-    if kept.file == file.digest:
+        return Restored(kept._replace(file=file.digest), is_file=True, is_new_file=is_new)
+    if not is_new:
         note = f"{kept.revision} was applied after {file.source} was changed last, so it is in force and the file is not"
         return Restored(kept, is_file=False, note=note)
     revision = Revision(kept.revision.number + 1, file.digest, file.source)
@@ -52,4 +55,5 @@ def restored(file: File | None, kept: Kept | None) -> Restored | None:
         f"{file.source} is another one than at the last start, so it is in force as revision {revision.number}; "
         f"before it, {kept.revision} was"
     )
-    return Restored(Kept(revision, file.text, kept.given, file.digest), is_file=True, note=note)
+    now = Kept(revision, file.text, kept.given, file.digest)
+    return Restored(now, is_file=True, note=note, is_new_file=True)

@@ -5,16 +5,18 @@ from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from server.core.core import Core
 from server.core.events import moving
 from server.core.events.moved import adopt
+from server.model.assignment import Assignment
 from server.model.events import ConfigurationApplied
 from server.model.quota import Configuration
 from server.model.reports import Finding
+from server.model.revisions import Revision
 from server.replication import saved
 from server.replication.feed import Feed
 from server.rpc.access import BadOptionError
@@ -32,41 +34,75 @@ LOOK_S: Final = 1.0
 """The seconds between two looks whether the first save of a run can be made."""
 
 
-def restore(path: Path, feed: Feed, core: Core, file: Configuration | None) -> bool:
-    """Give the core the state that an earlier run saved, and return whether there was a usable state.
+class Continued(NamedTuple):
+    """A saved state with which a core continues. ``note`` says that its configuration is newer than the kept one, or is ""."""
 
-    If the configuration ``file`` is given and differs from the configuration in the saved state, the core applies ``file`` to
-    that state. The core was made with the revision of ``file`` and with the texts that managers sent last. Revision and texts
-    were written at each change, so they are usually newer than the saved state, and stay in force. If revision and texts could
-    not be written, the saved state has a newer revision. With a newer revision, the texts of the saved state count. In each case
-    the revision number does not go back. The core decides for the partitions that its options name, even if the earlier run had
-    other partitions. Raise BadOptionError if the earlier run had a newer table of cores.
+    note: str = ""
+
+
+def restore(
+    path: Path,
+    feed: Feed,
+    core: Core,
+    configuration: Configuration | None,
+    *,
+    is_earlier: bool = False,
+) -> Continued | None:
+    """Give the core the state that an earlier run saved. Return None if there is none that can be used.
+
+    If the ``configuration`` of the start is given and differs from that of the saved state, it is applied to that state. There is one
+    exception: with ``is_earlier``, the configuration is only the one that an earlier run kept, and its writes may have failed since.
+    It then stays away if the revision of the saved state is newer: by its number, and of equal numbers by its instant.
+
+    The revision of the configuration, and the texts that managers sent last, are those with which the core was made, since they
+    were kept at each change and the state may be older. If the state is newer, because they were not kept, its texts count, and
+    no revision gets the number of an earlier one. The core decides for the partitions that its options name, even if the
+    earlier run had other partitions. Raise BadOptionError if the earlier run had a newer table of cores.
     """
     found = saved.read(path)
     if found.why_not:
         _log.warning("state-not-restored", why=found.why_not)
     if found.core is None or found.header is None:
-        return False
+        return None
     revision, given, assignment = core.state.revision, core.state.given, core.state.assignment
-    known, now = (revision_of(one) for one in (found.core.state.assignment, assignment))
-    if now < known:
-        raise BadOptionError(
-            f"--cores: the group has revision {now} in this table, and had revision {known} before: give it the newer table"
-        )
+    _check_table(found.core.state.assignment, assignment)
     feed.adopt(found.core, found.header)
     state = core.state
     is_moved, state.assignment = state.assignment != assignment, assignment
     moving.take_named(state, feed.now)
-    if file is not None and file.digest != state.configuration.digest:
-        core.handle(ConfigurationApplied(file, revision.source), feed.now)
+    note = ""
+    if is_earlier and _is_newer(state.revision, revision):
+        note = (
+            f"{state.revision} of the saved state is newer than {revision} of the kept configuration, "
+            "which was not written since, so it is in force"
+        )
+        configuration = None
+    if configuration is not None and configuration.digest != state.configuration.digest:
+        _log.info("state-older-than-configuration", state=str(state.revision), kept=str(revision))
+        core.handle(ConfigurationApplied(configuration, revision.source), feed.now)
         if revision.number < state.revision.number:
             state.revision = revision._replace(number=state.revision.number)
     elif is_moved:
         core.handle(ConfigurationApplied(state.configuration, state.revision.source), feed.now)
-    if file is not None and revision.number >= state.revision.number:
+    if configuration is not None and revision.number >= state.revision.number:
         state.revision, state.given = revision, given
     _log.info("state-restored", position=feed.position, version=found.header.version)
-    return True
+    return Continued(note)
+
+
+def _check_table(before: Assignment | None, assignment: Assignment | None) -> None:
+    """Raise BadOptionError if the earlier run had a newer table of cores than this one."""
+    known, now = revision_of(before), revision_of(assignment)
+    if now < known:
+        raise BadOptionError(
+            f"--cores: the group has revision {now} in this table, and had revision {known} before: give it the newer table"
+        )
+
+
+def _is_newer(saved_one: Revision, kept: Revision) -> bool:
+    """Return whether the revision of a saved state is another one than the kept revision, and newer."""
+    is_later = (saved_one.number, saved_one.at_ms) > (kept.number, kept.at_ms)
+    return is_later and saved_one.digest != kept.digest
 
 
 def take_over(path: Path, feed: Feed, core: Core) -> list[str]:

@@ -57,6 +57,8 @@ class Begun(NamedTuple):
     is_file: bool = True
     before: Previous | None = None
     """The last configuration of the previous run, from the decision log."""
+    is_earlier: bool = False
+    """Whether the configuration is from an earlier run, so that a saved state with a newer revision wins."""
 
 
 def begun(options: Files, path: Path | None) -> Begun:
@@ -80,7 +82,14 @@ def begun(options: Files, path: Path | None) -> Begun:
         configuration = _kept_configuration(found.kept.text, path)
     kept, is_file = found.kept, file is not None
     beginning = Beginning(kept.revision, kept.given, is_file, options.assignment)
-    return Begun(configuration, beginning, found.kept.file, found.note, found.is_file)
+    return Begun(
+        configuration,
+        beginning,
+        found.kept.file,
+        found.note,
+        found.is_file,
+        is_earlier=not found.is_new_file,
+    )
 
 
 def _kept_configuration(text: str, path: Path | None) -> Configuration:

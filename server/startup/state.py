@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Protocol
 
 from server.core.core import Core
-from server.model.quota import Configuration
 from server.model.reports import Finding
 from server.replication import saved
 from server.replication.feed import Feed
 from server.rpc.endpoint import End, Endpoint
 from server.rpc.following import Joining, Replica
 from server.rpc.saving import Saving, restore, take_over
+from server.startup.configuration import Begun
 
 
 class Places(Protocol):
@@ -47,18 +47,26 @@ def _state_file(options: Places) -> Path | None:
 
 
 def replica(
-    options: Places, feed: Feed, core: Core, configuration: Configuration | None, process: str
-) -> Replica:
+    options: Places, feed: Feed, core: Core, begun: Begun, process: str
+) -> tuple[Replica, Begun]:
     """Give the core the state of an earlier run if one was saved, and then partitions that another core owned before.
 
     Raise BadOptionError if the state of that core cannot be used. Return the `Replica`, which says whether the core leads from its
-    start. ``process`` is a name that no other process has.
+    start, and the beginning, which has the configuration of the saved state if that is newer. ``process`` is a name that no other
+    process has.
     """
     path = _state_file(options)
-    is_restored = path is not None and restore(path, feed, core, configuration)
+    found = None
+    if path is not None:
+        found = restore(path, feed, core, begun.configuration, is_earlier=begun.is_earlier)
+    if found is not None and found.note:
+        begun = begun._replace(
+            configuration=core.state.configuration, note=found.note, is_file=False
+        )
+    is_restored = found is not None
     if options.moved_from is not None:
         is_restored |= bool(take_over(options.moved_from, feed, core))
-    return Replica(options.follow.names, restored=is_restored, process=process)
+    return Replica(options.follow.names, restored=is_restored, process=process), begun
 
 
 def saving(

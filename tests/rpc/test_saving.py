@@ -5,22 +5,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from server.core.core import Core
 from server.core.events.configuration import past
 from server.model.events import ConfigurationApplied
-from server.model.revisions import Base
+from server.model.revisions import Base, Revision
 from server.record.keeper import Keeper
-from server.record.kept import Kept, read_kept
+from server.record.kept import Kept, kept_file, read_kept, write_kept
 from server.record.recording import at_once
 from server.replication import saved
 from server.replication.feed import Feed
 from server.rpc import saving as saving_module
-from server.rpc.following import Replica, State
+from server.rpc.following import Joining, Replica, State
 from server.rpc.reads import InPlace
 from server.rpc.saving import Saving, restore
+from server.startup.configuration import Begun, begun, chosen
+from server.startup.state import replica
 from tests.core.test_revisions import made, text
 from tests.rpc.harness import serving, until
 from tests.rpc.test_following import in_state, place
@@ -155,3 +158,75 @@ def test_a_file_beside_a_newer_state_gets_no_number_of_an_earlier_revision(
     assert past(again.state, Base(again.state.revision.number)) == file
     assert again.state.revision.number == number
     assert again.state.given == before.state.given
+
+
+class Options(NamedTuple):
+    """The options of a server that starts with a folder for its state, and perhaps with a configuration file."""
+
+    state_dir: Path
+    config_file: Path | None = None
+    config_text: str | None = None
+    assignment: None = None
+    trace: None = None
+    moved_from: None = None
+    follow: Joining = Joining()
+
+
+def kept_and_saved(folder: Path, kept: Revision, state: Core, file: str = "") -> Path:
+    """Keep configuration `a` with this revision, save this state, and return the path of the kept configuration."""
+    path = kept_file(folder, None)
+    assert path is not None
+    write_kept(path, Kept(kept, text("a"), {"rm": "1" * 64}, file))
+    saved.write(folder / saved.NAME, Feed(state, "v").checkpoint())
+    return path
+
+
+def started(options: Options, path: Path) -> tuple[Core, Begun]:
+    """Return the core of a server that starts with these options, and its beginning."""
+    found = begun(options, path)
+    core = Core(found.configuration, found.beginning)
+    _, found = replica(options, Feed(core, "v"), core, found, "process")
+    return core, found
+
+
+@pytest.mark.parametrize("has_file", [False, True])
+@pytest.mark.parametrize(
+    ("kept", "state_wins"),
+    [((1, 0), True), ((2, 4), True), ((2, 5), False), ((2, 6), False), ((3, 0), False)],
+)
+def test_of_a_kept_configuration_and_a_saved_state_the_newer_one_wins(
+    tmp_path: Path,
+    kept: tuple[int, int],
+    state_wins: bool,  # noqa: FBT001
+    has_file: bool,  # noqa: FBT001
+) -> None:
+    """The kept configuration is older than the state if its writes failed, and newer if the core was killed before a save."""
+    number, at_ms = kept
+    before = Core(made("a"))
+    before.handle(ConfigurationApplied(made("b"), "by hand", by="ada"), 5)
+    assert (before.state.revision.number, before.state.revision.at_ms) == (2, 5)
+    file = None
+    if has_file:
+        file = tmp_path / "queues.yaml"
+        file.write_text(text("a"))
+    revision = Revision(number, made("a").digest, "by hand", "bob", at_ms)
+    path = kept_and_saved(tmp_path, revision, before, made("a").digest if has_file else "")
+    core, found = started(Options(tmp_path, file), path)
+    assert core.state.configuration == made("b" if state_wins else "a")
+    later = revision._replace(number=3)  # another text never gets the number of revision 2
+    assert core.state.revision == (before.state.revision if state_wins else later)
+    assert bool(found.note) is state_wins
+    assert found.configuration == core.state.configuration
+    reported = [one.code for one in chosen(core, found)()]
+    assert reported == (["configuration-kept"] if state_wins else [])
+
+
+def test_a_changed_file_wins_against_a_newer_state(tmp_path: Path) -> None:
+    before = Core(made("a"))
+    before.handle(ConfigurationApplied(made("b"), "by hand"), 5)
+    (file := tmp_path / "queues.yaml").write_text(text("c"))
+    path = kept_and_saved(tmp_path, Revision(1, made("a").digest), before, made("a").digest)
+    core, found = started(Options(tmp_path, file), path)
+    assert core.state.configuration == made("c")
+    assert core.state.revision.number == 3
+    assert found.is_file
