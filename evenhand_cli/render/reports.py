@@ -122,7 +122,7 @@ def _uncounted(found: pb.GetUnmetGuaranteesResponse, left: int) -> Iterator[Rend
 def _title(one: pb.UnmetAsks) -> Text:
     asks = f"{plural(one.count, 'ask')} for {phrase(one.resources)}"
     if one.job:
-        asks = f"job {one.job}: {plural(one.count, 'member')} for {phrase(one.resources)} together"
+        asks = f"gang {one.job}: {plural(one.count, 'member')} for {phrase(one.resources)} together"
     return Text.assemble(("\n" + one.leaf, "key"), f"  {asks}, priority {one.priority}")
 
 

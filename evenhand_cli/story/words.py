@@ -372,7 +372,7 @@ def _spec(words: Words) -> AskSpec:
         originator=words.flag("originator"),
         placeholder=words.flag("placeholder"),
         task_group=words.option("group"),
-        job_key=job,
+        gang_key=job,
         min_members=words.whole("job", members or "0"),
         allow_preempt_self=_yes(words, "allow-self"),
         allow_preempt_other=_yes(words, "allow-other"),

@@ -181,7 +181,7 @@ class AskSpec:
     may_trigger: bool | None = None
     placeholder: bool = False
     task_group: str = ""
-    job_key: str = ""
+    gang_key: str = ""
     min_members: int = 0
     disruption_groups: tuple[str, ...] = ()
     rm_check: bool = False
@@ -198,7 +198,9 @@ class AskSpec:
         Such an ask names no gang and is not a placeholder. The ask has no timeout, and its priority is within the limits. The
         ask has no preference to run near a group or apart from a group.
         """
-        special = self.job_key or self.placeholder or self.timeout_ms > 0 or self.preferences.groups
+        special = (
+            self.gang_key or self.placeholder or self.timeout_ms > 0 or self.preferences.groups
+        )
         return not special and PRIORITY_MIN <= self.priority <= PRIORITY_MAX
 
     @property

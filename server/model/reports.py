@@ -160,7 +160,7 @@ class AllocationReport:
     placeholder: bool = False
     code: str = ""
     waiting_since_ms: int = 0
-    job_key: str = ""
+    gang_key: str = ""
     task_group: str = ""
     protection: str = ""
     may_be_preempted: bool = False

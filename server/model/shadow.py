@@ -21,7 +21,7 @@ NO_EFFECT: Final[Mapping[str, str]] = {
     "job_default_preemptible": "which pods are firm is as the live settings say",
     "delivery": "no pod is evicted for a shadow",
     "job_delete": "no pod is evicted for a shadow",
-    "job_gathering_ms": "when a job is whole is as the live settings say",
+    "job_gathering_ms": "when a gang is whole is as the live settings say",
     "expiry_ms": "what a shadow decides stands as long as its ask waits and its victims run",
     "observe_only": "a shadow only observes in any case",
 }

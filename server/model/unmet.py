@@ -106,7 +106,7 @@ class Cure:
 class UnmetAsks:
     """Equal waiting asks of one leaf. A queue on the path of the asks is below its guarantee. ``key`` is the key of the first ask.
 
-    ``job`` is the gang whose members the asks are. ``job`` is "" if the asks are not a gang. ``resource`` is the request of one
+    ``gang`` is the gang whose members the asks are. ``gang`` is "" if the asks are not a gang. ``resource`` is the request of one
     ask, or the request of all members of the gang together. If ``cure`` is None and ``searched`` is True, none of the single
     changes that were tried helps. If ``searched`` is False, the budget of the report was used up before these asks were tried.
     """
@@ -123,7 +123,7 @@ class UnmetAsks:
     fragmented: bool = False
     cure: Cure | None = None
     searched: bool = True
-    job: str = ""
+    gang: str = ""
 
 
 @dataclass(frozen=True, slots=True)

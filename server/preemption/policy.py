@@ -139,7 +139,7 @@ class Rule(enum.StrEnum):
     """Another decision already evicts the victim (invariant 10)."""
     NO_ROOM_MADE = "no-room-made"
     """The preemptor would not fit after the releases (invariant 12)."""
-    PART_OF_JOB = "part-of-a-job"
+    PART_OF_GANG = "part-of-a-job"
     """The plan places some members of a gang, but not all members (J8, invariant 9)."""
     OVER_SHARE = "beyond-the-guarantee"
     """The plan takes more from other queues than the gang's own queue may still claim (J7)."""
@@ -153,7 +153,7 @@ class Intent:
 
     policy: str
     ask: WaitingAsk
-    job: WaitingGang | None = None
+    gang: WaitingGang | None = None
     """The gang for which capacity is needed as a whole. ``ask`` is the first member of that gang."""
 
 

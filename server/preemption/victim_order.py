@@ -175,13 +175,13 @@ class Comparator:
         demands = self.trial.snapshot.allocations.demands
         return lambda row: sum(index not in self._lacking for index, _ in demands[row])
 
-    def job(self) -> Read:
+    def gang(self) -> Read:
         """Return the key that keeps the members of one gang together. The value is the gang's name, or "" for a pod without a gang."""
         specs = self.trial.snapshot.allocations.specs
 
         def read(row: int) -> str:
             spec = specs[row]
-            return "" if spec is None else spec.job_key
+            return "" if spec is None else spec.gang_key
 
         return read
 
@@ -194,7 +194,7 @@ class Comparator:
             spec = columns.specs[row]
             if spec is None or not flags(row) & GANG:
                 return True
-            return (applications(row), spec.job_key) not in self._broken_gangs()
+            return (applications(row), spec.gang_key) not in self._broken_gangs()
 
         return read
 
@@ -203,7 +203,7 @@ class Comparator:
         plans = self.trial.mark()
         if self._broken[0] != plans:
             columns = self.trial.snapshot.allocations
-            self._broken = plans, columns.jobs_without(self.trial.standing)
+            self._broken = plans, columns.gangs_without(self.trial.standing)
         return self._broken[1]
 
 
@@ -220,5 +220,5 @@ _READS: Final[Mapping[str, Callable[[Comparator], Read]]] = {
     "size": Comparator.size,
     "fit": Comparator.fit,
     "kind": Comparator.kind,
-    "job": Comparator.job,
+    "job": Comparator.gang,
 }

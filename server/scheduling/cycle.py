@@ -68,14 +68,14 @@ def is_reviving(partition: Partition) -> bool:
 
 def wake_gangs(partition: Partition) -> None:
     """Try parked gangs again if the partition has changed since they were found not to fit."""
-    for job in stale_gangs(partition):
-        pending.gang_changed(partition, job)
+    for gang in stale_gangs(partition):
+        pending.gang_changed(partition, gang)
 
 
 def stale_gangs(partition: Partition) -> list[Gang]:
     """Return the parked gangs for which the partition has changed since they were last tried."""
     mark = (partition.relief, partition.placements)
-    return [job for job in partition.gangs.parked if job.tried != mark]
+    return [gang for gang in partition.gangs.parked if gang.tried != mark]
 
 
 def _unblock(partition: Partition) -> int:
@@ -134,8 +134,8 @@ def _serve_reservations(
     """Place the pledged asks that fit now and whose nodes changed, in the order of their pledges (design 6.6)."""
     changed = {node.slot for node in freed}
     ready = [one for one in partition.decisions.pledges.values() if _may_be_ready(one, changed)]
-    jobs = {one.commitment: one for one in reversed(ready) if one.commitment.together}
-    for held in [one for one in ready if jobs.get(one.commitment, one) is one]:
+    gangs = {one.commitment: one for one in reversed(ready) if one.commitment.together}
+    for held in [one for one in ready if gangs.get(one.commitment, one) is one]:
         ask = held.ask
         if fits_pledged(ask.ask_class, held) and all(
             limiter.has_headroom(ask.ask_class)
@@ -181,7 +181,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
         if group is None:
             break
         if isinstance(group, Gang):
-            budget -= _step_job(partition, group, now, placed)
+            budget -= _step_gang(partition, group, now, placed)
         else:
             held, before = group.ask_class.pledge, len(placed)
             budget -= _step(partition, group, now, placed)
@@ -229,12 +229,12 @@ def _put_gangs_aside(partition: Partition) -> None:
 
     The parked gangs would find no capacity either.
     """
-    for job in [one for one in partition.gangs.ready if _is_held_back(one)]:
-        pending.park_gang(partition, job)
+    for gang in [one for one in partition.gangs.ready if _is_held_back(one)]:
+        pending.park_gang(partition, gang)
 
 
-def _is_held_back(job: Gang) -> bool:
-    limits_of, classes = job.application.limits_of, {ask.ask_class for ask in job.members}
+def _is_held_back(gang: Gang) -> bool:
+    limits_of, classes = gang.application.limits_of, {ask.ask_class for ask in gang.members}
     return any(
         one.dead or any(one in limiter.blocked for limiter in limits_of(one)) for one in classes
     )
@@ -290,18 +290,18 @@ def _blocker(application: Application, ask_class: AskClass) -> Limiter | None:
     return None
 
 
-def _step_job(partition: Partition, job: Gang, now: int, placed: list[Ask]) -> int:
+def _step_gang(partition: Partition, gang: Gang, now: int, placed: list[Ask]) -> int:
     """Place all members of a gang, or park the whole gang. Return the number of steps that were spent."""
-    members = len(job.members)
-    for ask, node in _nodes_for(partition, job):
+    members = len(gang.members)
+    for ask, node in _nodes_for(partition, gang):
         journal.place(partition, ask, node, now)
         placed.append(ask)
     return members
 
 
-def _nodes_for(partition: Partition, job: Gang) -> list[tuple[Ask, Node]]:
+def _nodes_for(partition: Partition, gang: Gang) -> list[tuple[Ask, Node]]:
     """Return a node for each waiting member. If a member gets no node, park the gang and return an empty list."""
-    assignments = try_gang(partition, job)
+    assignments = try_gang(partition, gang)
     if not assignments:
-        pending.park_gang(partition, job)
+        pending.park_gang(partition, gang)
     return assignments

@@ -6,22 +6,22 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 
-def try_gang(partition: Partition, job: Gang) -> list[tuple[Ask, Node]]:
+def try_gang(partition: Partition, gang: Gang) -> list[tuple[Ask, Node]]:
     """Return a node for every waiting member, in ask order. Return an empty list if any member gets no node.
 
     The live state is unchanged afterwards. Each member is charged to its node and queues, so that the next member sees the
     capacity that is left. After the last member, all charges are undone.
     """
-    application = job.application
+    application = gang.application
     assignments: list[tuple[Ask, Node]] = []
-    for ask in job.members:
+    for ask in gang.members:
         node = _assign(partition, application, ask)
         if node is None:
             break
         assignments.append((ask, node))
     for ask, node in reversed(assignments):
         _take_back(partition, application, ask, node)
-    return assignments if len(assignments) == len(job.members) else []
+    return assignments if len(assignments) == len(gang.members) else []
 
 
 def _assign(partition: Partition, application: Application, ask: Ask) -> Node | None:

@@ -115,9 +115,9 @@ class Ranks:
             priority, queue = queue.seen(priority), queue.parent
         return False
 
-    def below_gang(self, job: Gang) -> Below:
+    def below_gang(self, gang: Gang) -> Below:
         """Return the reservations that all waiting members of a gang outrank."""
-        return self.below(job.application.leaf, min(one.spec.priority for one in job.members))
+        return self.below(gang.application.leaf, min(one.spec.priority for one in gang.members))
 
 
 # The order of asks ----------------------------------------------------------------------------------------------------
@@ -265,8 +265,8 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
     Only asks and gangs that outrank the owner are considered. Limits are checked later, when the capacity is offered. In the
     same tick, the owner is placed after all asks that outrank the owner, if it still fits.
     """
-    for job in chain(partition.gangs.ready, partition.gangs.parked):
-        if held in ranks.below_gang(job):
+    for gang in chain(partition.gangs.ready, partition.gangs.parked):
+        if held in ranks.below_gang(gang):
             return True
     fitting: dict[AskClass, bool] = {}
     for application in partition.applications.values():

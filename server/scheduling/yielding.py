@@ -291,28 +291,28 @@ def _offer_to_gangs(partition: Partition, now: int, budget: int, placed: list[As
     Return the budget that is left. Each gang that is tried costs one step for each member.
     """
     mark, ranks = (partition.relief, partition.placements), Ranks(partition)
-    for job in sorted(partition.gangs.parked, key=lambda one: one.members[0].sort_key):
-        below = () if job.tried_reserved == mark else ranks.below_gang(job)
+    for gang in sorted(partition.gangs.parked, key=lambda one: one.members[0].sort_key):
+        below = () if gang.tried_reserved == mark else ranks.below_gang(gang)
         if not below:
             continue
-        assignments = _nodes_for(partition, job, below)
-        budget -= len(job.members)
+        assignments = _nodes_for(partition, gang, below)
+        budget -= len(gang.members)
         for ask, node in assignments:
             journal.place(partition, ask, node, now)
             placed.append(ask)
         if not assignments:
-            job.tried_reserved = mark
+            gang.tried_reserved = mark
         if assignments or budget <= 0:
             return budget
     return budget
 
 
-def _nodes_for(partition: Partition, job: Gang, below: Below) -> list[tuple[Ask, Node]]:
-    dead = list(dict.fromkeys(one.ask_class for one in job.members if one.ask_class.dead))
+def _nodes_for(partition: Partition, gang: Gang, below: Below) -> list[tuple[Ask, Node]]:
+    dead = list(dict.fromkeys(one.ask_class for one in gang.members if one.ask_class.dead))
     with lifted(partition, below):
         for ask_class in dead:
             ask_class.dead = False
-        assignments = try_gang(partition, job)
+        assignments = try_gang(partition, gang)
         for ask_class in dead:
             ask_class.dead = True
     return assignments

@@ -23,7 +23,7 @@ class MemberNodes:
 
     ``order`` has the rows of the nodes. The first ``free_nodes`` nodes need no victims. The other nodes follow, the lowest
     bound first. For the nodes that need victims, three lists have lower bounds, in the order of ``order``. ``priorities``
-    bounds the priority of the most important victim, ``jobs`` bounds the number of evicted gangs, and ``numbers`` bounds the
+    bounds the priority of the most important victim, ``gangs`` bounds the number of evicted gangs, and ``numbers`` bounds the
     number of victims. ``allowed`` marks all nodes that could hold a member if no pod ran on them. ``rows`` are the allocations
     that may be evicted, sorted by node. ``groups`` has one group for each node, with the rows of that node. ``found`` has, for
     each node that needs victims, the index of its group; the nodes come in the order of ``order``. ``need`` has, for each
@@ -33,7 +33,7 @@ class MemberNodes:
     order: list[int]
     free_nodes: int
     priorities: list[int]
-    jobs: list[int]
+    gangs: list[int]
     numbers: list[int]
     allowed: Mask
     rows: Array
@@ -47,7 +47,7 @@ class MemberNodes:
         Return None if the node needs no victims.
         """
         at = place - self.free_nodes
-        return None if at < 0 else (self.priorities[at], self.jobs[at], self.numbers[at])
+        return None if at < 0 else (self.priorities[at], self.gangs[at], self.numbers[at])
 
     def block(self, at: int) -> list[int]:
         """Return the rows that may be evicted on the block of nodes that begins at index ``at`` of ``found``."""
@@ -104,13 +104,13 @@ def field(
         return MemberNodes(free, len(free), [], [], [], nodes, rows, none, rows, need[:0])
     groups = cover.grouped(columns.nodes[rows])
     places = groups.places
-    ranked, jobs = _bounds(columns, rows, groups, need.take(places, axis=0))
+    ranked, gangs = _bounds(columns, rows, groups, need.take(places, axis=0))
     found = np.array(cover.order(ranked, names[places]), dtype=np.int64)
     return MemberNodes(
         [*free, *places[found].tolist()],
         len(free),
         cover.priorities(ranked)[found].tolist(),
-        jobs[found].tolist(),
+        gangs[found].tolist(),
         ranked.fewest[found].tolist(),
         nodes,
         rows,
@@ -139,7 +139,7 @@ def _bounds(
     given = Rows(columns.resources.take(rows, axis=0), plain, plain, columns.priorities[rows])
     weights = [0] * need.shape[1]
     ranked = cover.bounds(given, groups, need, weights)
-    plain_node = np.add.reduceat(columns.jobs[rows] > 0, groups.starts, dtype=np.int64) == 0
+    plain_node = np.add.reduceat(columns.gangs[rows] > 0, groups.starts, dtype=np.int64) == 0
     return ranked, np.where(plain_node, ranked.fewest, 1)
 
 

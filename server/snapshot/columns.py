@@ -50,7 +50,7 @@ def flags_of(spec: AskSpec) -> int:
     flags |= PLACEHOLDER if spec.placeholder else 0
     flags |= REQUIRED_NODE if spec.constraints.required_node else 0
     flags |= GROUPED if spec.disruption_groups else 0
-    flags |= GANG if spec.job_key and spec.min_members > 1 else 0
+    flags |= GANG if spec.gang_key and spec.min_members > 1 else 0
     if spec.opted_out:
         flags |= OPTED_OUT
     if spec.protection is Protection.FIRM or spec.lendable is False:
@@ -116,7 +116,7 @@ class HeldAmounts:
 class AllocationColumns:
     """The columns of running allocations, with one row for each allocation, without foreign pods.
 
-    ``leaves``, ``applications`` and ``jobs`` have the numbers of each allocation's queue, application and gang (0 without a
+    ``leaves``, ``applications`` and ``gangs`` have the numbers of each allocation's queue, application and gang (0 without a
     gang). ``nodes`` has the row of the node on which the allocation runs. ``demands`` has the amounts that are charged to the
     allocation's queues. ``resources`` has the amounts that the allocation uses on its node, ports included, by type index.
     ``standing`` marks rows that run and whose release is not ordered.
@@ -135,7 +135,7 @@ class AllocationColumns:
     flags: Array
     created_ms: Array
     started_ms: Array
-    jobs: Array
+    gangs: Array
     resources: Array
     sorted: dict[str, Any] = field(default_factory=dict)
     """The cache of results that were computed once. Only this class writes to it."""
@@ -197,11 +197,11 @@ class AllocationColumns:
         """Return the amounts of some types that these allocations hold."""
         return HeldAmounts(self.resources.take(rows, axis=0)[:, types])
 
-    def jobs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
+    def gangs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
         """Return the gangs that have members that are not standing, as (application number, gang key) pairs."""
         rows = np.flatnonzero(self.alive & ~standing & (self.flags & GANG > 0)).tolist()
         pairs = ((int(self.applications[row]), self.specs[row]) for row in rows)
-        return frozenset((number, spec.job_key) for number, spec in pairs if spec is not None)
+        return frozenset((number, spec.gang_key) for number, spec in pairs if spec is not None)
 
     def leaf_places(self) -> tuple[tuple[int, ...], Array]:
         """Return the numbers of the leaves that have allocations, and, for each row, the index of its leaf among these numbers."""

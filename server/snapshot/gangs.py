@@ -12,13 +12,13 @@ from server.snapshot.columns import AllocationColumns
 
 def sizes(columns: AllocationColumns, standing: Mask) -> dict[int, int]:
     """Return the number of standing members by gang number."""
-    numbers, _, counts = counted(np.sort(columns.jobs[standing & (columns.jobs > 0)]))
+    numbers, _, counts = counted(np.sort(columns.gangs[standing & (columns.gangs > 0)]))
     return dict(zip(numbers, counts, strict=True))
 
 
 def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int]:
     """Return the rows of the standing members of one gang."""
-    found: list[int] = np.flatnonzero(standing & (columns.jobs == number)).tolist()
+    found: list[int] = np.flatnonzero(standing & (columns.gangs == number)).tolist()
     return found
 
 
@@ -31,7 +31,7 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
     if not found:
         return None
     tight = [number for number, size in found.items() if _spare(columns, number, size) == 0]
-    found_rows: Mask = np.isin(columns.jobs, tight) & standing
+    found_rows: Mask = np.isin(columns.gangs, tight) & standing
     return found_rows
 
 
@@ -41,7 +41,7 @@ def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[i
     The result is the number of members beyond the gang's minimum. A gang below its minimum may lose all its members.
     """
     found = sizes(columns, standing)
-    numbers = distinct(columns.jobs[rows]) if rows else []
+    numbers = distinct(columns.gangs[rows]) if rows else []
     return {one: _spare(columns, one, found.get(one, 0)) for one in numbers if one}
 
 
@@ -59,8 +59,8 @@ def _least(columns: AllocationColumns) -> dict[int, int]:
     known = columns.sorted.get("gangs")
     if known is None:
         order = np.argsort(~columns.standing, kind="stable")
-        order = order[columns.jobs[order].argsort(kind="stable")]
-        numbers = columns.jobs[order]
+        order = order[columns.gangs[order].argsort(kind="stable")]
+        numbers = columns.gangs[order]
         first = starts(numbers)
         specs = [columns.specs[row] for row in order[first].tolist()]
         sizes = [0 if spec is None else spec.min_members for spec in specs]
@@ -73,7 +73,7 @@ def of(columns: AllocationColumns, number: int) -> Mask | None:
     """Return a mask of the allocations of a gang. Return None if ``number`` is 0."""
     if not number:
         return None
-    found: Mask = columns.jobs == number
+    found: Mask = columns.gangs == number
     return found
 
 

@@ -30,7 +30,7 @@ class Snapshot:
     ``types`` names the resource types by index. ``ports`` marks the types that are counted on nodes and not in queues.
 
     ``waiting`` has the asks for which the caller requested the snapshot. ``claims`` has the asks that may claim. ``daemons``
-    has the asks that require a node and for which pods may be evicted there. ``jobs`` has the gangs that wait for capacity for
+    has the asks that require a node and for which pods may be evicted there. ``gangs`` has the gangs that wait for capacity for
     all their members together. ``replacing`` has the asks that may replace pods of their own queue. ``firm`` has the amounts
     that firm asks hold and request, by queue path, if the partition has classes (J4). ``leaf_paths`` gives the path of a leaf
     by its number in the columns. ``disruptions`` says how many pods of each disruption group may be evicted now, after the open
@@ -64,7 +64,7 @@ class Snapshot:
     capacity: FrozenAmounts
     runs: Mapping[str, int] = field(default_factory=dict)
     pace: Pace = AT_REST
-    jobs: tuple[WaitingGang, ...] = ()
+    gangs: tuple[WaitingGang, ...] = ()
     replacing: tuple[WaitingAsk, ...] = ()
     firm: Mapping[str, FirmUse] = field(default_factory=dict)
     pending: Mapping[str, FrozenAmounts] = field(default_factory=dict)

@@ -79,7 +79,7 @@ class WaitingAsk(NamedTuple):
     @property
     def gang(self) -> bool:
         """Return whether the ask is a member of a gang of several members. Policies plan for such a gang as a whole."""
-        return bool(self.spec.job_key) and self.spec.min_members > 1
+        return bool(self.spec.gang_key) and self.spec.min_members > 1
 
     def pending_ms(self, now: int) -> int:
         """Return for how long the ask has waited."""

@@ -315,10 +315,10 @@ class Application:
         "asks",
         "completing_since",
         "entry",
+        "gangs",
         "groups",
         "heap",
         "holds",
-        "jobs",
         "leaf",
         "limiters",
         "number",
@@ -361,7 +361,7 @@ class Application:
         self.asks: dict[str, Ask] = {}
         self.allocations: dict[str, Ask] = {}
         self.groups: dict[tuple[AskClass, int], Group] = {}
-        self.jobs: dict[str, Gang] = {}
+        self.gangs: dict[str, Gang] = {}
         self.holds: dict[str, Hold] = {}
         self.reserve: Reserve | None = None
         self.reserves_from_ms = 0

@@ -265,7 +265,7 @@ class AllocationRows:
         if self._frozen is None:
             rows = len(self._keys)
             facts = _frozen(self._facts[:, :rows])
-            nodes, leaves, applications, priorities, flags, created_ms, started_ms, jobs = facts
+            nodes, leaves, applications, priorities, flags, created_ms, started_ms, gangs = facts
             self._frozen = AllocationColumns(
                 tuple(self._keys),
                 tuple(self._application_ids),
@@ -280,7 +280,7 @@ class AllocationRows:
                 flags,
                 created_ms,
                 started_ms,
-                jobs,
+                gangs,
                 _frozen(self._resources[:rows]),
             )
         return self._frozen
@@ -369,8 +369,8 @@ def _gangs(placed: Sequence["Ask"], members: Mask) -> Array:
     found = np.zeros(len(placed), dtype=np.int64)
     for at in np.flatnonzero(members).tolist():
         ask = placed[at]
-        job = ask.application.jobs.get(ask.spec.job_key)
-        found[at] = 0 if job is None else job.number
+        gang = ask.application.gangs.get(ask.spec.gang_key)
+        found[at] = 0 if gang is None else gang.number
     return found
 
 

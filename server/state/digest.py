@@ -60,8 +60,8 @@ def records(partition: Partition) -> Iterator[Record]:
     for application in sorted(partition.applications.values(), key=lambda one: one.number):
         yield _application(partition, application)
     yield from _asks(partition)
-    for job, since_ms in partition.gangs.gathering.items():
-        yield "gathering", job.application.application_id, job.key, since_ms
+    for gang, since_ms in partition.gangs.gathering.items():
+        yield "gathering", gang.application.application_id, gang.key, since_ms
     for key in sorted(partition.foreign.pods):
         yield _foreign(partition, partition.foreign.pods[key])
     yield from _preemption(partition)

@@ -17,68 +17,72 @@ from server.state.partition import Partition
 from server.state.placeholders import PLACEHOLDERS, is_reserving
 
 
-def gathers(partition: Partition, job: Gang) -> bool:
+def gathers(partition: Partition, gang: Gang) -> bool:
     """Return whether a gang's size still has to be counted.
 
     The size has to be counted if it never was, or if members that were counted are gone and other members wait to replace them.
     Return False if a client stated the size, if the gang is gone, or if the gang is `PLACEHOLDERS`.
     """
-    if not job.counted or job.application.jobs.get(job.key) is not job or job.key == PLACEHOLDERS:
+    if (
+        not gang.counted
+        or gang.application.gangs.get(gang.key) is not gang
+        or gang.key == PLACEHOLDERS
+    ):
         return False
-    missing = bool(job.members) and not job.gathered
-    return job.min_members == UNSIZED or (missing and present(partition, job) < job.min_members)
+    missing = bool(gang.members) and not gang.gathered
+    return gang.min_members == UNSIZED or (missing and present(partition, gang) < gang.min_members)
 
 
-def present(partition: Partition, job: Gang) -> int:
+def present(partition: Partition, gang: Gang) -> int:
     """Return the number of a gang's members that wait, have a pledge or are placed."""
-    return len(job.members) + job.placed + sum(1 for _ in _pledged(partition, job))
+    return len(gang.members) + gang.placed + sum(1 for _ in _pledged(partition, gang))
 
 
-def _pledged(partition: Partition, job: Gang) -> Iterator[Ask]:
+def _pledged(partition: Partition, gang: Gang) -> Iterator[Ask]:
     for held in partition.decisions.pledges.values():
         ask = held.ask
-        if ask.application is job.application and _is_one_of(job, ask):
+        if ask.application is gang.application and _is_one_of(gang, ask):
             yield ask
 
 
-def _is_one_of(job: Gang, ask: Ask) -> bool:
+def _is_one_of(gang: Gang, ask: Ask) -> bool:
     """Return whether an ask is a member of the gang.
 
     An ask that is a gang of one member is not a member of another gang, even if both gangs have the same key.
     """
-    return ask.spec.job_key == job.key and ask.spec.min_members > 1
+    return ask.spec.gang_key == gang.key and ask.spec.min_members > 1
 
 
-def agree(partition: Partition, job: Gang, ask: Ask) -> None:
+def agree(partition: Partition, gang: Gang, ask: Ask) -> None:
     """Write the size of the gang to a placed ask.
 
     The spec of the ask may still have an earlier size of the gang. While no member of the gang is placed, `resize` misses a
     member that is being released, and a member that waits as an ordinary ask. If clients stated both sizes, the ask keeps its
     own size. If no other member waits or is placed, the gang first gets the size of a pledged member.
     """
-    alone = not job.members and not job.placed
-    waiting = next(_pledged(partition, job), None) if alone else None
+    alone = not gang.members and not gang.placed
+    waiting = next(_pledged(partition, gang), None) if alone else None
     if waiting is not None:
-        job.min_members, job.counted = waiting.spec.min_members, waiting.spec.counted
+        gang.min_members, gang.counted = waiting.spec.min_members, waiting.spec.counted
     spec = ask.spec
-    if spec.min_members != job.min_members and (spec.counted or job.counted):
-        ask.spec = replace(spec, min_members=job.min_members, counted=job.counted)
+    if spec.min_members != gang.min_members and (spec.counted or gang.counted):
+        ask.spec = replace(spec, min_members=gang.min_members, counted=gang.counted)
 
 
-def resize(partition: Partition, job: Gang, size: int, *, counted: bool) -> None:
+def resize(partition: Partition, gang: Gang, size: int, *, counted: bool) -> None:
     """Set the number of members that a gang needs, in the gang and in the specs of its members."""
     sizes: dict[AskSpec, AskSpec] = {}
-    for ask in [*job.members, *_pledged(partition, job), *_beside(job)]:
+    for ask in [*gang.members, *_pledged(partition, gang), *_beside(gang)]:
         spec = sizes.get(ask.spec)
         if spec is None:
             spec = sizes[ask.spec] = replace(ask.spec, min_members=size, counted=counted)
         ask.spec = spec
         if ask.node is not None:
             partition.columns.changed[ask] = None
-    job.min_members, job.counted = size, counted
-    job.example = sizes.get(job.example, job.example) if job.example else None
-    partition.gangs.gathering.pop(job, None)
-    _regroup_members(partition, job)
+    gang.min_members, gang.counted = size, counted
+    gang.example = sizes.get(gang.example, gang.example) if gang.example else None
+    partition.gangs.gathering.pop(gang, None)
+    _regroup_members(partition, gang)
 
 
 def size_placeholders(partition: Partition, application: Application) -> None:
@@ -87,38 +91,40 @@ def size_placeholders(partition: Partition, application: Application) -> None:
     Placed placeholders count towards that number. Once the application no longer waits for all its placeholders, each
     placeholder becomes an ordinary ask.
     """
-    job, reserve = application.jobs.get(PLACEHOLDERS), application.reserve
-    if job is None or reserve is None:
+    gang, reserve = application.gangs.get(PLACEHOLDERS), application.reserve
+    if gang is None or reserve is None:
         return
     if not is_reserving(application):
         size = 1
     elif reserve.has_come:
-        size = present(partition, job)
+        size = present(partition, gang)
     else:
         return
-    if job.min_members != size:
-        resize(partition, job, size, counted=True)
+    if gang.min_members != size:
+        resize(partition, gang, size, counted=True)
 
 
-def _beside(job: Gang) -> list[Ask]:
+def _beside(gang: Gang) -> list[Ask]:
     """Return the placed members of a gang, and the members that wait as ordinary asks because enough members are placed."""
-    if not job.placed:
+    if not gang.placed:
         return []
-    application = job.application
+    application = gang.application
     known = (*application.asks.values(), *application.allocations.values())
     return [
-        one for one in known if _is_one_of(job, one) and one.pledge is None and one.group is not job
+        one
+        for one in known
+        if _is_one_of(gang, one) and one.pledge is None and one.group is not gang
     ]
 
 
-def _regroup_members(partition: Partition, job: Gang) -> None:
+def _regroup_members(partition: Partition, gang: Gang) -> None:
     """Enqueue a gang's waiting members again, in the gang or outside it. The gang's size decides which."""
-    if job.min_members <= 1:
-        job.placed = 0  # for a gang of one member, members are not counted
-        pending.drop_empty_gang(partition, job)
-        pending.regroup(partition, job)
-    elif job.placed:
-        pending.regroup(partition, job)
+    if gang.min_members <= 1:
+        gang.placed = 0  # for a gang of one member, members are not counted
+        pending.drop_empty_gang(partition, gang)
+        pending.regroup(partition, gang)
+    elif gang.placed:
+        pending.regroup(partition, gang)
     else:
-        partition.untold[job] = None
-        pending.gang_changed(partition, job)
+        partition.untold[gang] = None
+        pending.gang_changed(partition, gang)

@@ -70,19 +70,19 @@ def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
     """Add ``count`` to the placed members of an ask's gang. A releasing member is not among the placed members (J8)."""
     spec = ask.spec
-    if spec.min_members > 1 and spec.job_key:
-        job = pending.job_of(partition, application, spec)
+    if spec.min_members > 1 and spec.gang_key:
+        gang = pending.gang_of(partition, application, spec)
         if count > 0:
-            gang_sizes.agree(partition, job, ask)
-        if job.counted:
-            partition.gangs.came.setdefault(job, False)
-        whole = job.placed >= job.min_members
-        job.placed += count
-        if whole != (job.placed >= job.min_members):
-            pending.regroup(partition, job)
-        elif job.members:
-            pending.gang_changed(partition, job)
-        pending.drop_empty_gang(partition, job)
+            gang_sizes.agree(partition, gang, ask)
+        if gang.counted:
+            partition.gangs.came.setdefault(gang, False)
+        whole = gang.placed >= gang.min_members
+        gang.placed += count
+        if whole != (gang.placed >= gang.min_members):
+            pending.regroup(partition, gang)
+        elif gang.members:
+            pending.gang_changed(partition, gang)
+        pending.drop_empty_gang(partition, gang)
 
 
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:

@@ -26,10 +26,10 @@ def enqueue(partition: Partition, ask: Ask) -> None:
     if application.reserve is not None and is_held(ask):
         _join_hold(partition, ask)
         return
-    if spec.job_key and spec.min_members > 1 and ask.pledge is None:
-        job = job_of(partition, application, spec)
-        if job.placed < job.min_members:
-            _join_gang(partition, job, ask)
+    if spec.gang_key and spec.min_members > 1 and ask.pledge is None:
+        gang = gang_of(partition, application, spec)
+        if gang.placed < gang.min_members:
+            _join_gang(partition, gang, ask)
             return
     group = application.groups.get((ask_class, spec.priority))
     if group is None:
@@ -51,16 +51,16 @@ def enqueue_unqueued(partition: Partition) -> None:
         enqueue(partition, ask)
 
 
-def job_of(partition: Partition, application: Application, spec: AskSpec) -> Gang:
+def gang_of(partition: Partition, application: Application, spec: AskSpec) -> Gang:
     """Return the gang that the spec of a member names. If the application does not have the gang, it is created without members."""
-    job = application.jobs.get(spec.job_key)
-    if job is None:
+    gang = application.gangs.get(spec.gang_key)
+    if gang is None:
         number = partition.next_number()
-        job = application.jobs[spec.job_key] = Gang(
-            number, application, spec.job_key, spec.min_members
+        gang = application.gangs[spec.gang_key] = Gang(
+            number, application, spec.gang_key, spec.min_members
         )
-        job.counted = spec.counted
-    return job
+        gang.counted = spec.counted
+    return gang
 
 
 def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
@@ -184,42 +184,42 @@ def let_go(partition: Partition, ask: Ask) -> None:
     enqueue(partition, ask)
 
 
-def _join_gang(partition: Partition, job: Gang, ask: Ask) -> None:
-    ask.group = job
-    bisect.insort(job.members, ask, key=lambda one: one.sort_key)
-    job.min_members = ask.spec.min_members
-    job.counted = ask.spec.counted
-    partition.untold[job] = None
-    gang_changed(partition, job)
+def _join_gang(partition: Partition, gang: Gang, ask: Ask) -> None:
+    ask.group = gang
+    bisect.insort(gang.members, ask, key=lambda one: one.sort_key)
+    gang.min_members = ask.spec.min_members
+    gang.counted = ask.spec.counted
+    partition.untold[gang] = None
+    gang_changed(partition, gang)
 
 
-def gang_changed(partition: Partition, job: Gang) -> None:
+def gang_changed(partition: Partition, gang: Gang) -> None:
     """Unpark a gang whose members changed. If the gang is complete, it is tried at the rank of its first member."""
-    job.entry = None
-    job.tried_reserved = (-1, -1)
-    if job.parked:
-        job.parked = False
-        partition.gangs.parked.remove(job)
-    if job.counted:
-        partition.gangs.came.setdefault(job, False)
-    partition.gangs.ready.pop(job, None)
-    if job.gathered:
-        partition.gangs.ready[job] = None
-        job.priority = job.members[0].spec.priority
-        ranking.push_group(job)
+    gang.entry = None
+    gang.tried_reserved = (-1, -1)
+    if gang.parked:
+        gang.parked = False
+        partition.gangs.parked.remove(gang)
+    if gang.counted:
+        partition.gangs.came.setdefault(gang, False)
+    partition.gangs.ready.pop(gang, None)
+    if gang.gathered:
+        partition.gangs.ready[gang] = None
+        gang.priority = gang.members[0].spec.priority
+        ranking.push_group(gang)
 
 
-def park_gang(partition: Partition, job: Gang) -> None:
+def park_gang(partition: Partition, gang: Gang) -> None:
     """Park a gang that does not fit now, until something changes."""
-    partition.gangs.ready.pop(job, None)
-    job.parked = True
-    job.tried = (partition.relief, partition.placements)
-    job.entry = None
-    partition.gangs.parked.append(job)
+    partition.gangs.ready.pop(gang, None)
+    gang.parked = True
+    gang.tried = (partition.relief, partition.placements)
+    gang.entry = None
+    partition.gangs.parked.append(gang)
     partition.round.reservations_moved = True
 
 
-def regroup(partition: Partition, job: Gang) -> None:
+def regroup(partition: Partition, gang: Gang) -> None:
     """Enqueue a gang's waiting members again, because the number of placed members has become sufficient or insufficient.
 
     If enough members are placed, the waiting members become ordinary asks. Otherwise the waiting members wait again until the
@@ -227,8 +227,8 @@ def regroup(partition: Partition, job: Gang) -> None:
     """
     waiting = [
         ask
-        for ask in job.application.asks.values()
-        if ask.spec.job_key == job.key and ask.pledge is None and ask.group is not None
+        for ask in gang.application.asks.values()
+        if ask.spec.gang_key == gang.key and ask.pledge is None and ask.group is not None
     ]
     for ask in waiting:
         dequeue(partition, ask)
@@ -306,26 +306,26 @@ def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> Non
         queue = queue.above
 
 
-def _gang_lost(partition: Partition, job: Gang) -> None:
-    job.entry = None
-    if job.parked:
-        job.parked = False
-        partition.gangs.parked.remove(job)
-    drop_empty_gang(partition, job)
-    if job.members:
-        gang_changed(partition, job)
+def _gang_lost(partition: Partition, gang: Gang) -> None:
+    gang.entry = None
+    if gang.parked:
+        gang.parked = False
+        partition.gangs.parked.remove(gang)
+    drop_empty_gang(partition, gang)
+    if gang.members:
+        gang_changed(partition, gang)
 
 
-def drop_empty_gang(partition: Partition, job: Gang) -> None:
+def drop_empty_gang(partition: Partition, gang: Gang) -> None:
     """Remove a gang that has neither waiting nor placed members. A gang without waiting members is no longer tried or reported."""
-    if not job.members and not job.placed:
-        known = job.application.holds if isinstance(job, Hold) else job.application.jobs
-        known.pop(job.key, None)
-    if not job.members:
-        partition.gangs.ready.pop(job, None)
-        partition.untold.pop(job, None)
-        if not job.placed or job.min_members != UNSIZED:
-            partition.gangs.gathering.pop(job, None)
+    if not gang.members and not gang.placed:
+        known = gang.application.holds if isinstance(gang, Hold) else gang.application.gangs
+        known.pop(gang.key, None)
+    if not gang.members:
+        partition.gangs.ready.pop(gang, None)
+        partition.untold.pop(gang, None)
+        if not gang.placed or gang.min_members != UNSIZED:
+            partition.gangs.gathering.pop(gang, None)
 
 
 def _group_lost(partition: Partition, group: Group) -> None:

@@ -218,7 +218,7 @@ def push_group(group: Group | Gang) -> None:
     entry: GroupEntry = (-group.priority, first.pending_since, first.arrival, group.number, group)
     group.entry = entry
     heapq.heappush(application.heap, entry)
-    if len(application.heap) > 2 * (len(application.groups) + len(application.jobs)) + HEAP_SLACK:
+    if len(application.heap) > 2 * (len(application.groups) + len(application.gangs)) + HEAP_SLACK:
         application.heap = [one for one in application.heap if one[4].entry is one]
         heapq.heapify(application.heap)
     raise_path(application, group.priority)

@@ -224,7 +224,7 @@ def _told(
     Return no classes if the queue has gangs.
     """
     for application in queue.applications.values():
-        if application.jobs:
+        if application.gangs:
             return {}
         for group in application.groups.values():
             if group.told != code:
@@ -266,12 +266,12 @@ def fill_heap(application: Application) -> None:
         first = group.asks[0]
         group.entry = (-group.priority, first.pending_since, first.arrival, group.number, group)
         entries.append(group.entry)
-    for job in application.jobs.values():
-        job.entry = None
-        if job.gathered and not job.parked:
-            first = job.members[0]
-            job.entry = (-job.priority, first.pending_since, first.arrival, job.number, job)
-            entries.append(job.entry)
+    for gang in application.gangs.values():
+        gang.entry = None
+        if gang.gathered and not gang.parked:
+            first = gang.members[0]
+            gang.entry = (-gang.priority, first.pending_since, first.arrival, gang.number, gang)
+            entries.append(gang.entry)
     if len(entries) > 1:
         heapq.heapify(entries)
     application.heap = entries

@@ -99,7 +99,7 @@ def _opened(queue: Queue, limiter: Limiter, blocked: dict[AskClass, list[Group]]
     """
     if len(blocked) == 1 == len(queue.applications) and not queue.children:
         (ask_class,), (application,) = blocked, queue.applications.values()
-        group = None if application.jobs else next(iter(application.groups.values()), None)
+        group = None if application.gangs else next(iter(application.groups.values()), None)
         if group is not None and group.ask_class is ask_class and len(application.groups) == 1:
             if group.told != limiter.code or not stays_blocked(limiter, ask_class):
                 return [(limiter, ask_class)]

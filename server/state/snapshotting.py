@@ -43,13 +43,13 @@ class Due(NamedTuple):
     """The waiting asks that the snapshot must contain.
 
     Three lists have the asks for which a node may be reserved, the asks that may claim, and the asks that require a node. The
-    policies plan for each gang in ``jobs`` as a whole. The asks in ``replacing`` may replace allocations of their own queue.
+    policies plan for each gang in ``gangs`` as a whole. The asks in ``replacing`` may replace allocations of their own queue.
     """
 
     reserving: Sequence[Ask] = ()
     claiming: Sequence[Ask] = ()
     requiring: Sequence[Ask] = ()
-    jobs: Sequence[GangDue] = ()
+    gangs: Sequence[GangDue] = ()
     replacing: Sequence[Ask] = ()
 
 
@@ -89,7 +89,7 @@ def take(
         pending=sharing.pending(partition) if shared_out else {},
         total=sharing.total(partition) if shared_out else (),
         whole=sharing.whole(partition) if shared_out else (),
-        jobs=jobs(partition, due.jobs),
+        gangs=gangs(partition, due.gangs),
         replacing=waiting(partition, due.replacing),
         firm=_firm_use(partition),
         frozen=partition.thrashing.active(now),
@@ -267,12 +267,12 @@ def _ask(ask: Ask, shared: _Shared, missed: int) -> WaitingAsk:
     )
 
 
-def jobs(partition: Partition, due: Iterable[GangDue]) -> tuple[WaitingGang, ...]:
+def gangs(partition: Partition, due: Iterable[GangDue]) -> tuple[WaitingGang, ...]:
     """Return the facts of gangs for a snapshot."""
-    return tuple(_job(partition, one) for one in due)
+    return tuple(_gang(partition, one) for one in due)
 
 
-def _job(partition: Partition, due: GangDue) -> WaitingGang:
+def _gang(partition: Partition, due: GangDue) -> WaitingGang:
     """Return the facts of a gang, with its members in the order of J8."""
     members = sorted(waiting(partition, due.members), key=gang_order)
     return WaitingGang(

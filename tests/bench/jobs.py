@@ -29,7 +29,7 @@ def _configured(cluster: Cluster) -> ConfigurationApplied:
 
 
 def _gang(spec: AskSpec, number: int, members: int) -> Iterator[AskAdded]:
-    made = replace(spec, job_key=f"gang-{number}", min_members=members)
+    made = replace(spec, gang_key=f"gang-{number}", min_members=members)
     for at in range(members):
         yield AskAdded(RM, f"gang-{number}-{at:03}", "claimant", made, created_ms=NOW)
 
@@ -65,8 +65,10 @@ def refused(cluster: Cluster) -> list[Figure]:
     one = standing(cluster)
     one.turn([_configured(cluster)])
     figures: list[Figure] = []
-    huge = AskSpec((("memory", 1_000 * MEMORY),), priority=0, job_key="gang-0", min_members=MEMBERS)
-    small = replace(asking(), job_key="gang-0", min_members=MEMBERS)
+    huge = AskSpec(
+        (("memory", 1_000 * MEMORY),), priority=0, gang_key="gang-0", min_members=MEMBERS
+    )
+    small = replace(asking(), gang_key="gang-0", min_members=MEMBERS)
     asks = [
         AskAdded(RM, f"gang-{at}", "claimant", small, created_ms=NOW) for at in range(MEMBERS - 1)
     ]

@@ -48,7 +48,7 @@ def cluster() -> World:
         world.node(name, vcore=8 * CORE, memory=32 * GIB, extra={"pods": 110})
         world.allocation(f"x-{name}", name, "train", vcore=4 * CORE)
     for number in range(12):
-        member: Any = {"job_key": "sweep", "min_members": 12, "extra": {"memory": 2 * GIB}}
+        member: Any = {"gang_key": "sweep", "min_members": 12, "extra": {"memory": 2 * GIB}}
         world.ask(f"sweep-{number}", "tuning", vcore=CORE, **member)
     world.tick()
     return world
@@ -99,10 +99,10 @@ def namesakes() -> World:
     """
     world = cluster()
     for number in range(12):
-        world.ask(f"more-{number}", "train", vcore=CORE, job_key="tuning", min_members=12)
+        world.ask(f"more-{number}", "train", vcore=CORE, gang_key="tuning", min_members=12)
     for number in range(2):
         name = f"train-{number}"
-        world.allocation(name, "node-1", "train", vcore=1, job_key="train", min_members=2)
+        world.allocation(name, "node-1", "train", vcore=1, gang_key="train", min_members=2)
     world.tick()
     return world
 
@@ -141,7 +141,7 @@ def test_of_a_gang_that_runs_each_threat_is_told_once_with_its_members() -> None
     world.application("app", "root.a")
     for number in range(4):
         name = f"train-{number}"
-        world.allocation(name, "node-1", vcore=CORE, job_key="train", min_members=1)
+        world.allocation(name, "node-1", vcore=CORE, gang_key="train", min_members=1)
     properties = QueueProperties(quota_delay_ms=60_000)
     lower = leaf("a", max=(("vcore", 2 * CORE),), properties=properties)
     world.say(ConfigurationApplied(configuration(lower, preemption=enforced), "test"))
@@ -240,7 +240,7 @@ def test_by_weight_a_decision_of_a_gang_tells_the_share_that_decided() -> None:
     for number in range(8):
         world.allocation(f"a-{number}", "node-1", "a", vcore=CORE, lendable=True)
     for number in range(2):
-        world.ask(f"b-{number}", "b", vcore=CORE, job_key="train", min_members=2)
+        world.ask(f"b-{number}", "b", vcore=CORE, gang_key="train", min_members=2)
     world.tick()
     (decision,) = world.partition.decisions.records.values()
     assert (decision.policy, [one.by_weight for one in decision.levels]) == ("job", [True])

@@ -128,7 +128,7 @@ class World:
         members = sum(count for _, _, count in groups)
         for group, size, count in groups:
             for _ in range(count):
-                job: Any = {"job_key": "j", "min_members": members} if together else {}
+                job: Any = {"gang_key": "j", "min_members": members} if together else {}
                 self.ask(name, size, group, placeholder=True, **job)
 
     def real(self) -> None:

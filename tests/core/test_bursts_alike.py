@@ -23,8 +23,8 @@ TREE = QueueSpec(
     children=(QueueSpec("a", max=limit({"vcore": HEADROOM})), QueueSpec("b")),
 )
 BIG, SMALL = AskSpec(resource({"vcore": HEADROOM + 1})), AskSpec(resource({"vcore": 1}))
-MEMBER = AskSpec(BIG.resource, job_key="j", min_members=2)
-GATHERING = AskSpec(resource({"vcore": 10**7}), job_key="g")
+MEMBER = AskSpec(BIG.resource, gang_key="j", min_members=2)
+GATHERING = AskSpec(resource({"vcore": 10**7}), gang_key="g")
 HUGE = AskSpec(resource({"vcore": 10**7 + 1}))
 
 

@@ -36,7 +36,7 @@ partitions:
 GATHERING_MS = 2_000
 WORLDS = cases(12)
 STEPS = 60
-MEMBER = AskSpec((("memory", 10),), job_key="j")
+MEMBER = AskSpec((("memory", 10),), gang_key="j")
 
 
 def begun(nodes: int, size: int = 40) -> Core:
@@ -111,7 +111,7 @@ def test_nothing_is_due_before_the_sync_is_over() -> None:
 def test_who_is_taken_from_another_job_is_a_further_member() -> None:
     core = begun(1)
     core.handle(AskAdded(RM, "x0", "x", MEMBER), START)
-    core.handle(AskAdded(RM, "x1", "x", replace(MEMBER, job_key="k")), START)
+    core.handle(AskAdded(RM, "x1", "x", replace(MEMBER, gang_key="k")), START)
     core.handle(AskAdded(RM, "x1", "x", MEMBER), START + 1_000)
     assert placed(ticked(core, START + 2_999)) == []
     assert placed(ticked(core, START + 3_000)) == ["x0", "x1"]
@@ -184,7 +184,7 @@ class World:
 
     def say(self, key: str) -> None:
         application, job = self.asks[key]
-        spec = AskSpec((("memory", self.chance.choice((5, 10, 20))),), job_key=job)
+        spec = AskSpec((("memory", self.chance.choice((5, 10, 20))),), gang_key=job)
         self.core.handle(AskAdded(RM, key, application, spec), self.now)
 
     def change(self) -> None:
@@ -250,7 +250,7 @@ class World:
         partition = self.core.state.partitions["default"]
         assert not partition.gangs.gathering
         assert all(ask.spec.min_members != UNSIZED for ask in partition.asks.values())
-        jobs = [job for one in partition.applications.values() for job in one.jobs.values()]
+        jobs = [job for one in partition.applications.values() for job in one.gangs.values()]
         for job in [job for job in jobs if job.members]:
             assert present(partition, job) >= job.min_members, f"{job.key} waits for nobody"
 

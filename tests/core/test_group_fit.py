@@ -25,7 +25,7 @@ def gang_of(world: World, key: str) -> GroupFit:
 def members(world: World, count: int, size: int = 0, key: str = "sweep", **rest: int) -> None:
     wanted = {"vcore": CORE, "memory": 2_000, **rest}
     for number in range(count):
-        spec = AskSpec(resource(wanted), job_key=key, min_members=size or count)
+        spec = AskSpec(resource(wanted), gang_key=key, min_members=size or count)
         world.say(AskAdded(MANAGER, f"{key}-{number}", "app", spec))
 
 
@@ -117,7 +117,7 @@ def test_what_is_said_is_what_placement_does(seed: int) -> None:
                 world.allocation(f"x-{name}", name, "other", vcore=most - free[name])
         world.application("app")
         for number in range(size):
-            world.ask(f"m-{number:02}", vcore=wanted, job_key="g", min_members=size)
+            world.ask(f"m-{number:02}", vcore=wanted, gang_key="g", min_members=size)
         return world
 
     free = {name: most - used[name] for name, most in capacities.items()}

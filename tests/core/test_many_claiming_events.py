@@ -266,7 +266,7 @@ class World:
         """Ask for the pods of a gang."""
         size, application = self.chance.choice((2, 3)), self.application()
         job = f"job-{self.number}"
-        spec = AskSpec(resource({"vcore": 900}), job_key=job, min_members=size)
+        spec = AskSpec(resource({"vcore": 900}), gang_key=job, min_members=size)
         for _ in range(size):
             self.add(spec, application)
 

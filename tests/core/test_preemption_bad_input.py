@@ -209,8 +209,8 @@ FLAGS: Final = [
         UNTOUCHABLE,
     ),
     ("members of no job", {"min_members": 3}, 0),
-    ("a job of nobody", {"job_key": "job"}, 0),
-    ("a job of one", {"job_key": "job", "min_members": 1}, 0),
+    ("a job of nobody", {"gang_key": "job"}, 0),
+    ("a job of one", {"gang_key": "job", "min_members": 1}, 0),
 ]
 
 
@@ -275,7 +275,7 @@ def test_an_ask_that_requires_its_node_makes_no_claim_under_a_guarantee() -> Non
 
 @pytest.mark.parametrize(
     "more",
-    [{"min_members": 3}, {"job_key": "job", "min_members": 1}],
+    [{"min_members": 3}, {"gang_key": "job", "min_members": 1}],
     ids=["members without a key", "a job of one"],
 )
 def test_an_ask_of_no_real_job_claims_like_any_other(stage: Stage, more: dict[str, Any]) -> None:
@@ -286,7 +286,7 @@ def test_an_ask_of_no_real_job_claims_like_any_other(stage: Stage, more: dict[st
 
 
 def test_an_ask_with_a_job_key_alone_claims_when_no_further_member_came(stage: Stage) -> None:
-    stage.do(stage.asks(job_key="job"))
+    stage.do(stage.asks(gang_key="job"))
     assert goes(stage.tick() + stage.tick(1_999)) == []
     assert goes(stage.tick(1)) == ["y2"]
     stage.confirm("y2")
@@ -294,7 +294,7 @@ def test_an_ask_with_a_job_key_alone_claims_when_no_further_member_came(stage: S
 
 
 def test_nobody_goes_for_members_of_a_job_one_by_one(stage: Stage) -> None:
-    stage.do(*(stage.asks(key, job_key="job", min_members=2) for key in ("x1", "x2")))
+    stage.do(*(stage.asks(key, gang_key="job", min_members=2) for key in ("x1", "x2")))
     assert goes(stage.tick() + stage.tick(120_000)) == []
 
 
@@ -660,7 +660,7 @@ def test_an_ask_of_whose_victims_only_some_are_marked_is_planned_for_anew_at_its
 
 
 def test_a_mark_for_one_member_of_a_job_places_no_part_of_the_job(stage: Stage) -> None:
-    members = [stage.asks(key, job_key="job", min_members=2) for key in ("x1", "x2")]
+    members = [stage.asks(key, gang_key="job", min_members=2) for key in ("x1", "x2")]
     stage.restarted(stage.running("y2", mark=mark()), asks=members)
     stage.do(SyncCompleted("rm"))
     assert stage.state("g-1-1") is DecisionState.ABORTED

@@ -18,7 +18,7 @@ QUEUES = (Queue("root.a", {"vcore": 12 * CPU}), Queue("root.b", {}))
 
 def member(vcore: int, size: int = 2, queue: str = "root.a") -> SimulatedAsk:
     """One of a gang."""
-    spec = AskSpec(resource({"vcore": vcore * CPU}), job_key="g", min_members=size)
+    spec = AskSpec(resource({"vcore": vcore * CPU}), gang_key="g", min_members=size)
     return SimulatedAsk(queue, "new", spec)
 
 

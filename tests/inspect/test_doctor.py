@@ -221,7 +221,7 @@ def test_a_job_whose_members_keep_coming_is_found() -> None:
     world.node("n1")
     world.application("app")
     for number in range(310):
-        world.ask(f"brood-{number}", job_key="brood")
+        world.ask(f"brood-{number}", gang_key="brood")
         world.wait(1_999)
     found = findings(world)["waiting-gang-counting"]
     assert "`job.gathering`" in found.advice

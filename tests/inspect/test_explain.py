@@ -62,9 +62,9 @@ def test_a_job_without_a_size_says_when_it_is_whole() -> None:
     world = World(leaf("a"))
     world.node("n1")
     world.application("app")
-    world.ask("one", job_key="brood")
+    world.ask("one", gang_key="brood")
     world.wait(1_000)
-    world.ask("two", job_key="brood")
+    world.ask("two", gang_key="brood")
     world.wait(900)
     found = explain(world, "one")
     assert found.code == "gang-counting"
@@ -76,7 +76,7 @@ def test_a_job_that_does_not_fit_whole_names_the_limit_that_it_lacks() -> None:
     world.node("n1", vcore=100)
     world.application("app")
     for number in range(3):
-        world.ask(f"m-{number}", vcore=2, job_key="job", min_members=3)
+        world.ask(f"m-{number}", vcore=2, gang_key="job", min_members=3)
     world.tick()
     found = explain(world, "m-0")
     assert found.code == "gang-partial"

@@ -256,7 +256,7 @@ def test_an_allocation_and_an_ask_show_what_they_are() -> None:
     assert ran.releasing
     assert (ran.placed_ms, ran.code, ran.waiting_since_ms) == (START, "", 0)
     assert ran.resource == {"vcore": 2}
-    assert (waits.node_id, waits.code, waits.job_key) == ("", "gang-partial", "gang")
+    assert (waits.node_id, waits.code, waits.gang_key) == ("", "gang-partial", "gang")
     assert waits.waiting_since_ms == START
     assert (rows["held-1"].node_id, rows["held-1"].pledged) == ("", True)
     assert [one.pledged for one in (ran, waits, alien)] == [False] * 3

@@ -41,8 +41,8 @@ def bustle(**rest: Any) -> World:
     for number in range(1, 4):
         world.ask(f"new-{number}", "fresh", vcore=number, priority=number)
         world.ask(f"newer-{number}", "fresher", vcore=number)
-    world.ask("twin-1", "deep", job_key="twins", min_members=2, priority=2)
-    world.ask("twin-2", "deep", job_key="twins", min_members=2)
+    world.ask("twin-1", "deep", gang_key="twins", min_members=2, priority=2)
+    world.ask("twin-2", "deep", gang_key="twins", min_members=2)
     world.ask("low-1", "app", extra={"disk": 1}, vcore=0)
     return world
 
@@ -291,9 +291,9 @@ GATHERING = [
 def test_damage_to_a_job_that_gathers_is_found_and_named(damage: Damage) -> None:
     world = bustle()
     for number in range(1, 3):
-        world.allocation(f"clan-{number}", "n4", "deep", job_key="clan")
+        world.allocation(f"clan-{number}", "n4", "deep", gang_key="clan")
     world.tick()
-    world.ask("brood-1", "deep", job_key="brood")
+    world.ask("brood-1", "deep", gang_key="brood")
     expect_found(world.partition, damage)
 
 

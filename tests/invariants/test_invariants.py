@@ -48,7 +48,10 @@ QUEUES = st.sampled_from(["root.a", "root.p.b", "root.p.c", "root.p", "root.new"
 AMOUNTS = st.integers(min_value=1, max_value=12)
 SPECS = [
     AskSpec(
-        resource({"memory": memory, "gpu": gpu}), priority, job_key=job, min_members=2 if job else 0
+        resource({"memory": memory, "gpu": gpu}),
+        priority,
+        gang_key=job,
+        min_members=2 if job else 0,
     )
     for memory, gpu, priority, job in (
         (3, 0, 0, ""),

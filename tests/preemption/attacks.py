@@ -267,7 +267,7 @@ class Attack:
             allow_preempt_self=dice.random() < 0.85,
             allow_preempt_other=dice.random() < 0.95,
             protection=dice.choice(protections),
-            job_key=job,
+            gang_key=job,
             min_members=2 if job else 0,
             disruption_groups=(dice.choice(GROUPS),) if dice.random() < 0.2 else (),
             rm_check=dice.random() < 0.05 or checked,

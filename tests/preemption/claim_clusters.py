@@ -461,7 +461,7 @@ def running(pod: Pod, mark: ReleaseMark | None = None) -> AllocationAdded:
         pod.node,
         replace(
             _ask_spec(pod, pod.node if pod.belongs_to_node else ""),
-            job_key=pod.gang,
+            gang_key=pod.gang,
             min_members=pod.least,
         ),
         created_ms=pod.created,

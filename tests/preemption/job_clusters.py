@@ -185,7 +185,7 @@ def core_of(
             pod.priority,
             allow_preempt_self=not pod.opted_out,
             lendable=not pod.firm,
-            job_key=pod.gang,
+            gang_key=pod.gang,
             min_members=pod.least,
             disruption_groups=(pod.group,) if pod.group else (),
         )
@@ -214,7 +214,7 @@ def tell(world: World) -> Core:
             resource(member.size),
             member.priority,
             lendable=not world.firm,
-            job_key="job",
+            gang_key="job",
             min_members=len(world.members),
         )
         core.handle(AskAdded(RM, member.key, "job-app", made, created_ms=START - 100 + at), START)

@@ -124,7 +124,7 @@ def test_new_resource_types_widen_the_columns() -> None:
         (replace(PLAIN, lendable=None), columns.UNSAID),
         (replace(PLAIN, protection=Protection.UNTOUCHABLE), columns.UNTOUCHABLE),
         (replace(PLAIN, placeholder=True), columns.PLACEHOLDER),
-        (replace(PLAIN, job_key="j", min_members=2), columns.GANG),
+        (replace(PLAIN, gang_key="j", min_members=2), columns.GANG),
         (replace(PLAIN, constraints=Constraints(required_node="n1")), columns.REQUIRED_NODE),
     ],
 )

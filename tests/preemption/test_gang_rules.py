@@ -41,16 +41,16 @@ def on(wanted: World) -> Trial:
     """Return the world with its job, for planning."""
     core = tell(wanted)
     partition = core.state.partitions["default"]
-    (application,) = [one for one in partition.applications.values() if one.jobs and one.asks]
-    (waiting,) = application.jobs.values()
+    (application,) = [one for one in partition.applications.values() if one.gangs and one.asks]
+    (waiting,) = application.gangs.values()
     return Trial(
-        snapshotting.take(partition, START, due=snapshotting.Due(jobs=[due_gangs.due(waiting)]))
+        snapshotting.take(partition, START, due=snapshotting.Due(gangs=[due_gangs.due(waiting)]))
     )
 
 
 def planned(trial: Trial) -> Plan:
     """Return the core's own plan for the job, which passes the gate."""
-    (one,) = trial.snapshot.jobs
+    (one,) = trial.snapshot.gangs
     found = gang_policy.plan(trial, Intent(gang_policy.NAME, one.members[0], one))
     assert isinstance(found, Plan), found
     assert gate.gate(trial, found) is None
@@ -107,7 +107,7 @@ AVOIDING: Final = PreemptionSettings(policies=("job",), job_victim_gang="avoid")
 NEVER: Final = PreemptionSettings(policies=("job",), job_default_trigger=False)
 
 CASES: Final = (
-    Case("only one member", "whole_gang", Rule.PART_OF_JOB, world(*FULL), _one_member),
+    Case("only one member", "whole_gang", Rule.PART_OF_GANG, world(*FULL), _one_member),
     Case(
         "one that may not have others go",
         "may_have_others_go",
@@ -119,7 +119,7 @@ CASES: Final = (
     Case(
         "a claim for members of a gang",
         "one_by_one_for_singles",
-        Rule.PART_OF_JOB,
+        Rule.PART_OF_GANG,
         world(*FULL),
         _as_claim,
     ),
@@ -273,7 +273,7 @@ def test_every_rule_of_jobs_has_a_case() -> None:
 
 def test_a_firm_ask_that_its_queue_guarantees_nothing_more_gets_no_headroom() -> None:
     trial = on(world(*FULL, firm=True))
-    (one,) = trial.snapshot.jobs
+    (one,) = trial.snapshot.gangs
     assert admission.admitted(trial, JOB, one.members[0]) is None
     trial.apply(planned(trial))
     found = admission.admitted(trial, JOB, one.members[1])

@@ -42,7 +42,7 @@ def test_an_ask_reserves_after_two_seconds_and_not_before() -> None:
     "spec",
     [
         pytest.param(replace(PLAIN, rm_check=True), id="its manager has to check it"),
-        pytest.param(replace(PLAIN, job_key="j", min_members=2), id="it belongs to a job"),
+        pytest.param(replace(PLAIN, gang_key="j", min_members=2), id="it belongs to a job"),
         pytest.param(
             replace(PLAIN, constraints=Constraints(node_selector=(("zone", "none"),))),
             id="its constraint allows no node",

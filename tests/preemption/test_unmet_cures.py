@@ -238,7 +238,7 @@ def _assert_not_yet(life: Life, asks: UnmetAsks, where: str) -> None:
 
 def _is_of(ask: Any, asks: UnmetAsks) -> bool:
     """Return whether the ask is the first of the entry, or of the same job."""
-    return ask.key == asks.key or bool(asks.job and ask.spec.job_key == asks.job)
+    return ask.key == asks.key or bool(asks.gang and ask.spec.gang_key == asks.gang)
 
 
 def _apply(life: Life, cure: Cure, asks: list[Any], where: str) -> None:

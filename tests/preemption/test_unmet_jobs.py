@@ -308,7 +308,7 @@ CASES = [
     Case(
         "gangs are not broken",
         "protected",
-        "set preemption.job.victimgang: whole",
+        "set preemption.gang.victimgang: whole",
         [
             "node n1 memory=10",
             "app x root.a",
@@ -384,7 +384,7 @@ def test_asks_of_a_job_are_its_members() -> None:
     """The members of a job are counted, and what they ask for is told together."""
     lines = [*FULL, "ask x2..x3 x memory=2 job=train/3", "ask x1 x memory=1 job=train/3"]
     asks = asks_of(told(Case("", "", "", lines, partition=JOBS)))
-    assert (asks.job, asks.count, asks.resource) == ("train", 3, {"memory": 5})
+    assert (asks.gang, asks.count, asks.resource) == ("train", 3, {"memory": 5})
     assert asks.because == (
         "the next round decides on it: its 3 members get capacity on 1 node, "
         "and 3 allocations would be evicted"
@@ -418,7 +418,7 @@ def test_a_decision_for_a_job_is_named_once() -> None:
     life.say(*FULL, GANG)
     life.tick()
     found = asks_of(report(life.core, "default", life.now))
-    assert (found.job, found.binding, found.count) == ("train", "being-served", 2)
+    assert (found.gang, found.binding, found.count) == ("train", "being-served", 2)
     assert life.claims[0].decision_id in found.because
 
 
@@ -430,7 +430,7 @@ def test_a_vetoed_decision_for_a_job_is_judged_anew_as_a_whole() -> None:
     (decision,) = life.claims
     life.say(f"veto {decision.victims[0].key} decision={decision.decision_id}")
     found = asks_of(report(life.core, "default", life.now))
-    assert (found.job, found.count, found.binding) == ("train", 2, "being-served")
+    assert (found.gang, found.count, found.binding) == ("train", 2, "being-served")
     assert "its 2 members get capacity" in found.because
 
 
@@ -480,7 +480,7 @@ def test_a_member_that_its_job_does_not_need_is_judged_by_himself() -> None:
     life.tick()
     life.say("existing y1..y3 y n1 memory=2", "ask x3 x memory=2 job=train/2 created=-60000")
     found = asks_of(report(life.core, "default", life.now))
-    assert (found.job, found.key, found.count, found.binding) == ("", "x3", 1, "being-served")
+    assert (found.gang, found.key, found.count, found.binding) == ("", "x3", 1, "being-served")
 
 
 def test_a_job_that_gathers_is_not_ready() -> None:
@@ -489,5 +489,5 @@ def test_a_job_that_gathers_is_not_ready() -> None:
     found = asks_of(report(life.core, "default", life.now))
     assert (found.binding, found.count) == ("not-ready", 2)
     assert (
-        found.because == "its job waits for members: it is complete when none has come for a while"
+        found.because == "its gang waits for members: it is complete when none has come for a while"
     )

@@ -29,8 +29,8 @@ class Gangs(Claims):
 
     def __init__(self, seed: int = SEED) -> None:
         super().__init__(seed)
-        self.sizes = Counter(one.spec.job_key for one in self.high)
-        self.jobs = {one.key: one.spec.job_key for one in self.high}
+        self.sizes = Counter(one.spec.gang_key for one in self.high)
+        self.jobs = {one.key: one.spec.gang_key for one in self.high}
         self.members: Counter[str] = Counter()
         self.partly: list[str] = []
 
@@ -70,7 +70,7 @@ def _gangs(asks: Sequence[AskAdded], seed: int) -> Iterator[AskAdded]:
         while left:
             size = min(len(left), dice.randint(2, MEMBERS_MOST))
             number += 1
-            gang = replace(spec, job_key=f"gang-{number:04}", min_members=size)
+            gang = replace(spec, gang_key=f"gang-{number:04}", min_members=size)
             for one in left[:size]:
                 yield one._replace(spec=gang)
             left = left[size:]

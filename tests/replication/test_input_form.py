@@ -58,7 +58,7 @@ SPEC = AskSpec(
     constraints=Constraints((("disk", "ssd"),), (TERM,), (Toleration("k"),), "n", (HostPort(80),)),
     protection=Protection.FIRM,
     lendable=False,
-    job_key="gang",
+    gang_key="gang",
     preferences=Preferences((PreferredTerm(3, TERM),), (GroupPreference("g", "zone", -1),)),
 )
 LARGE = AskSpec((("vcore", 1 << 70),), task_group="\ud800")

@@ -192,7 +192,7 @@ def test_every_field_of_an_ask() -> None:
     )
     assert (spec.priority, spec.task_group) == (-7, "group")
     assert (spec.placeholder, spec.originator, spec.rm_check) == (True, True, True)
-    assert (spec.job_key, spec.min_members) == ("job", 3)
+    assert (spec.gang_key, spec.min_members) == ("job", 3)
     assert (spec.protection, spec.disruption_groups) == (Protection.FIRM, ("y", "z"))
     assert (spec.lendable, spec.may_trigger) == (False, True)
     assert spec.grace_ms == 30_000

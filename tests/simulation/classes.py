@@ -31,7 +31,7 @@ def _moment(moment: Moment, seed: int, specs: dict[tuple[int, bool | None], AskS
         return now, event._replace(configuration=_with_classes(event.configuration))
     if not isinstance(event, AskAdded | AllocationAdded):
         return moment
-    name = event.spec.job_key or event.key
+    name = event.spec.gang_key or event.key
     lendable = random.Random(f"{seed} {event.application_id} {name}").choice((True, None, False))
     known = id(event.spec), lendable
     if known not in specs:

@@ -302,8 +302,8 @@ class Judge(Account):
         if record.policy != "job":
             assert ask.application != pod.application, f"{what}: its own application (6)"
         else:
-            same = ask.application == pod.application and ask.spec.job_key == pod.spec.job_key
-            assert not (same and ask.spec.job_key), f"{what}: its own job (6)"
+            same = ask.application == pod.application and ask.spec.gang_key == pod.spec.gang_key
+            assert not (same and ask.spec.gang_key), f"{what}: its own job (6)"
         if record.policy == "in-queue" or (record.policy == "job" and leaf == other):
             assert leaf == other, f"{what}: another queue (I2)"
             assert pod.spec.priority < ask.spec.priority, f"{what}: no lower priority (7)"

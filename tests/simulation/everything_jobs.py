@@ -112,13 +112,13 @@ class Plan:
         """Yield the victims that would be given back together: a gang evicted as a whole, or a single pod (invariant 11)."""
         together: dict[tuple[str, str], list[Pod]] = {}
         for pod in self.going:
-            together.setdefault((pod.application, pod.spec.job_key or f"{pod.key} "), []).append(
+            together.setdefault((pod.application, pod.spec.gang_key or f"{pod.key} "), []).append(
                 pod
             )
         for (application, job), some in together.items():
             rest = [pod for pod in self.state.pods.values() if pod.node and pod.dying is None]
             gang = [
-                one for one in rest if (one.application, one.spec.job_key) == (application, job)
+                one for one in rest if (one.application, one.spec.gang_key) == (application, job)
             ]
             if len(gang) == len(some):
                 yield some
@@ -142,14 +142,14 @@ class JobJudge(Judge):
         """Assert that all waiting members get capacity, and the job has its minimum with the running ones (invariant 9)."""
         first, keys = plan.members[0], {pod.key for pod in plan.members}
         together = first.spec.placeholder  # Placeholders of an application are placed together.
-        if not first.spec.job_key and not together:
+        if not first.spec.gang_key and not together:
             assert len(plan.members) == 1, f"{keys} are no job (9)"
             return
-        name = (first.application, first.spec.job_key)
+        name = (first.application, first.spec.gang_key)
         gang = [
             pod
             for pod in plan.state.pods.values()
-            if (pod.application, pod.spec.job_key) == name
+            if (pod.application, pod.spec.gang_key) == name
             and pod.spec.placeholder == together
             and pod.dying is None
         ]

@@ -242,7 +242,7 @@ class Everything(Pressed):
     def join_gang(self) -> None:
         """Add one more member to an existing gang."""
         partition, state, manager = self.place()
-        known = [pod for pod in state.pods.values() if pod.spec.job_key]
+        known = [pod for pod in state.pods.values() if pod.spec.gang_key]
         if known:
             one = self.chance.choice(known)
             key, spec = self.name("p"), one.spec

@@ -117,7 +117,7 @@ class Pressed(Attack):
         spec, count = self.claimant(state), self.chance.randint(1, 3)
         if self.chance.random() < 0.35:
             count = self.chance.randint(2, 3)
-            spec = replace(spec, job_key=self.name("j"), min_members=count)
+            spec = replace(spec, gang_key=self.name("j"), min_members=count)
         self.ask(partition, self.hungry(partition, state), spec, count)
 
     def hungry(self, partition: str, state: Partition) -> str:

@@ -166,14 +166,14 @@ def check_gangs(judge: Judge, decisions: Sequence[Decision]) -> None:
     A member that is evicted in the same tick by a later decision counts as placed.
     """
     found = {
-        (one.partition, one.application_id, one.spec.job_key): at
+        (one.partition, one.application_id, one.spec.gang_key): at
         for at, one in enumerate(decisions)
-        if isinstance(one, Placed) and one.spec.job_key
+        if isinstance(one, Placed) and one.spec.gang_key
     }
     for (partition, application, job), at in found.items():
         later = {one.key for one in decisions[at:] if isinstance(one, Released)}
         pods = judge.partitions[partition].pods.values()
-        mine = [one for one in pods if (one.application, one.spec.job_key) == (application, job)]
+        mine = [one for one in pods if (one.application, one.spec.gang_key) == (application, job)]
         stay = [one for one in mine if one.node and (one.dying is None or one.key in later)]
         least = max((one.spec.min_members for one in stay), default=0)
         assert len(stay) >= least, f"{len(stay)} of {least} members of {job} have places (9)"

@@ -95,7 +95,7 @@ class _Flood:
         if id(spec) not in self.specs:
             made = spec
             if self.plain:
-                made = replace(made, timeout_ms=0, job_key="", min_members=0)
+                made = replace(made, timeout_ms=0, gang_key="", min_members=0)
             if self.even:
                 made = replace(made, priority=0)
             self.specs[id(spec)] = spec, made

@@ -148,7 +148,7 @@ class Live:
                 self.going.pop((one.partition, one.key), None)
             elif isinstance(one, Placed):
                 self.placed.append((after, one.key, one.node_id))
-                self.seen["gang members placed"] += bool(one.spec.job_key)
+                self.seen["gang members placed"] += bool(one.spec.gang_key)
             elif isinstance(one, (AskReleased, AskRejected)):
                 self.ended.append((after, one.key))
             elif isinstance(one, Noted) and one.code in {Code.RESERVED, Code.RESERVATION_DROPPED}:

@@ -103,7 +103,7 @@ class Shapes:
         )
         if dice.random() < 0.2:
             self.jobs += 1
-            spec = replace(spec, job_key=f"job{self.jobs}", min_members=dice.randint(1, 4))
+            spec = replace(spec, gang_key=f"job{self.jobs}", min_members=dice.randint(1, 4))
         return spec
 
     def _constraints(self, nodes: list[str]) -> Constraints:

@@ -98,8 +98,8 @@ class Item:
     @property
     def job(self) -> tuple[str, str] | None:
         """The job of a gang member."""
-        if self.spec.job_key and self.spec.min_members > 1:
-            return (self.application.application_id, self.spec.job_key)
+        if self.spec.gang_key and self.spec.min_members > 1:
+            return (self.application.application_id, self.spec.gang_key)
         return None
 
 

@@ -160,7 +160,7 @@ class Life:
             self.dice.randint(0, 3),
             lendable=self.dice.choice((None, None, True, False)),
             allow_preempt_self=self.dice.random() < 0.9,
-            job_key=f"job-{self.counted}" if size > 1 else "",
+            gang_key=f"job-{self.counted}" if size > 1 else "",
             min_members=size if size > 1 else 0,
         )
         application = f"{self.dice.choice(LEAVES)}-{self.dice.randint(0, 1)}"
@@ -193,7 +193,7 @@ class Life:
                 assert one.code is not Code.LAW_BROKEN, f"seed {self.seed}: {one.message}"
             elif isinstance(one, Placed):
                 self._placed(one)
-                placed.add((one.application_id, one.spec.job_key))
+                placed.add((one.application_id, one.spec.gang_key))
             elif isinstance(one, Released) and one.decision_id:
                 self._released(one)
             elif isinstance(one, ApplicationUpdated) and one.state is ApplicationState.COMPLETED:
@@ -230,7 +230,7 @@ class Life:
         mine = [
             one.spec
             for key, one in self.running.items()
-            if job and one.spec.job_key == job and one.application_id == application
+            if job and one.spec.gang_key == job and one.application_id == application
             if key not in self.going
         ]
         assert not mine or len(mine) >= mine[0].min_members, f"seed {self.seed}: part of {job}"

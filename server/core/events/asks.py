@@ -56,12 +56,12 @@ def add_ask(state: State, event: AskAdded, now: int) -> list[Decision]:
         return _add_again(state, partition, known, event.spec, now)
     if refusal := _may_join(partition, application, event.spec):
         return [_reject(state, event, refusal)]
-    if event.spec.job_key:
+    if event.spec.gang_key:
         gang_size.joins(partition, application, event.spec)
     ask = _make(partition, application, event, now)
     placeholders.seen(state, partition, ask)
     _add_waiting(state, partition, ask, now)
-    if event.spec.job_key:
+    if event.spec.gang_key:
         gang_consistency.note(application, event.spec)
     if event.spec.placeholder:
         size_placeholders(partition, application)
@@ -88,7 +88,7 @@ def _may_join(partition: Partition, application: Application, spec: AskSpec) -> 
     """Return why the application does not accept the ask, or "" if it does."""
     if application.state is ApplicationState.FAILING:
         return f"application {application.application_id!r} is failing"
-    return gang_consistency.disagreement(partition, application, spec) if spec.job_key else ""
+    return gang_consistency.disagreement(partition, application, spec) if spec.gang_key else ""
 
 
 def _unknown(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> str:

@@ -16,26 +16,24 @@ from server.state.placeholders import PLACEHOLDERS
 def disagreement(partition: Partition, application: Application, spec: AskSpec) -> str:
     """Return why a new ask may not join its gang. Return "" if the ask may join the gang, or belongs to no gang."""
     settings = partition.spec.preemption
-    named = settings.lists(JOB) and spec.job_key != PLACEHOLDERS
-    job = application.jobs.get(spec.job_key) if named else None
-    if job is None or job.example is None:
+    named = settings.lists(JOB) and spec.gang_key != PLACEHOLDERS
+    gang = application.gangs.get(spec.gang_key) if named else None
+    if gang is None or gang.example is None:
         return ""
-    ours, others = _terms(spec, settings), _terms(job.example, settings)
+    ours, others = _terms(spec, settings), _terms(gang.example, settings)
     if ours == others:
         return ""
     said = [
         f"{mine}, not {theirs}" for mine, theirs in zip(ours, others, strict=True) if mine != theirs
     ]
-    return (
-        f"job {job.key!r} is mixed: unlike members that are there, this one is {' and '.join(said)}"
-    )
+    return f"gang {gang.key!r} is mixed: unlike members that are there, this one is {' and '.join(said)}"
 
 
 def note(application: Application, spec: AskSpec) -> None:
     """Record an accepted member, with which later members of its gang are compared."""
-    job = application.jobs.get(spec.job_key)
-    if job is not None:
-        job.example = spec
+    gang = application.gangs.get(spec.gang_key)
+    if gang is not None:
+        gang.example = spec
 
 
 def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:

@@ -32,26 +32,26 @@ class _Size(NamedTuple):
 def sized(partition: Partition, application: Application, event: E, known: Ask | None) -> E:
     """Return the event with the spec that the state stores. If the client states no size, the spec gets the size of its gang."""
     spec = event.spec
-    if not spec.job_key or spec.min_members:
+    if not spec.gang_key or spec.min_members:
         return event
-    size = _size(partition, application, spec.job_key, known)
+    size = _size(partition, application, spec.gang_key, known)
     made, like = replace(spec, min_members=size.needed, counted=size.counted), size.example
     same = like is not None and values(like) == values(made)
     return event._replace(spec=like if like is not None and same else made)
 
 
 def _size(partition: Partition, application: Application, key: str, known: Ask | None) -> _Size:
-    if known is not None and known.spec.job_key == key:
+    if known is not None and known.spec.gang_key == key:
         return _of_member(known)
-    job = application.jobs.get(key)
-    if job is not None:
-        return _Size(job.min_members, job.counted, job.example)
+    gang = application.gangs.get(key)
+    if gang is not None:
+        return _Size(gang.min_members, gang.counted, gang.example)
     held = (
         one.ask
         for one in partition.decisions.pledges.values()
         if one.ask.application is application
     )
-    gangs = (ask for ask in held if ask.spec.job_key == key and ask.spec.min_members > 1)
+    gangs = (ask for ask in held if ask.spec.gang_key == key and ask.spec.min_members > 1)
     member = next(gangs, None)
     return _Size(UNSIZED, counted=True, example=None) if member is None else _of_member(member)
 
@@ -70,22 +70,22 @@ def joins(
     A new member restarts the wait of a gathering gang, or ends it if the member states a size. A ``known`` member of the gang does
     not count as new. For a known member, return the instant since which its gang gathers, or None.
     """
-    job = application.jobs.get(spec.job_key)
-    if job is None or not job.counted:
+    gang = application.gangs.get(spec.gang_key)
+    if gang is None or not gang.counted:
         return None
-    further = known is None or known.spec.job_key != spec.job_key
+    further = known is None or known.spec.gang_key != spec.gang_key
     if further:
-        partition.gangs.came[job] = True
+        partition.gangs.came[gang] = True
     if not spec.counted:
-        gang_sizes.resize(partition, job, spec.min_members, counted=False)
-    return None if further else partition.gangs.gathering.get(job)
+        gang_sizes.resize(partition, gang, spec.min_members, counted=False)
+    return None if further else partition.gangs.gathering.get(gang)
 
 
 def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
     """Restore the instant since which a gang waits for members, if the gang was created again only because its member changed."""
-    job = ask.group
-    if since_ms is not None and isinstance(job, Gang) and job in partition.gangs.came:
-        partition.gangs.gathering.setdefault(job, since_ms)
+    gang = ask.group
+    if since_ms is not None and isinstance(gang, Gang) and gang in partition.gangs.came:
+        partition.gangs.gathering.setdefault(gang, since_ms)
 
 
 def existing(
@@ -97,11 +97,11 @@ def existing(
     """
     event = sized(partition, application, event, known)
     joins(partition, application, event.spec, known)
-    job = application.jobs.get(event.spec.job_key)
-    if known is None and job is not None and job.counted:
-        job.min_members = UNSIZED
-        if job.members:
-            pending.gang_changed(partition, job)
+    gang = application.gangs.get(event.spec.gang_key)
+    if known is None and gang is not None and gang.counted:
+        gang.min_members = UNSIZED
+        if gang.members:
+            pending.gang_changed(partition, gang)
     return event
 
 
@@ -114,32 +114,32 @@ def note(partition: Partition, now: int) -> None:
     This function must be called after each event and each tick.
     """
     changed, partition.gangs.came = partition.gangs.came, {}
-    for job, further in changed.items():
-        since_ms = partition.gangs.gathering.get(job, now)
-        if further or not gang_sizes.gathers(partition, job):
-            partition.gangs.gathering.pop(job, None)
-        if gang_sizes.gathers(partition, job):
-            partition.gangs.gathering[job] = now if further else since_ms
+    for gang, further in changed.items():
+        since_ms = partition.gangs.gathering.get(gang, now)
+        if further or not gang_sizes.gathers(partition, gang):
+            partition.gangs.gathering.pop(gang, None)
+        if gang_sizes.gathers(partition, gang):
+            partition.gangs.gathering[gang] = now if further else since_ms
 
 
 def count(partition: Partition, now: int) -> None:
     """Set the size of each gang that has waited long enough for members to its present number of members."""
-    for job in [one for one in partition.gangs.gathering if whole_ms(partition, one) <= now]:
-        whole(partition, job)
+    for gang in [one for one in partition.gangs.gathering if whole_ms(partition, one) <= now]:
+        whole(partition, gang)
 
 
-def whole(partition: Partition, job: Gang) -> None:
+def whole(partition: Partition, gang: Gang) -> None:
     """Set the size of the gang to its present number of members. The gang then needs all of these members."""
-    gang_sizes.resize(partition, job, gang_sizes.present(partition, job), counted=True)
+    gang_sizes.resize(partition, gang, gang_sizes.present(partition, gang), counted=True)
 
 
-def whole_ms(partition: Partition, job: Gang) -> int:
+def whole_ms(partition: Partition, gang: Gang) -> int:
     """Return the instant at which a gang that waits for members is complete if no new member arrives.
 
     A gang with running members is complete at once.
     """
-    since_ms = partition.gangs.gathering[job]
-    at_once = job.placed and job.min_members == UNSIZED
+    since_ms = partition.gangs.gathering[gang]
+    at_once = gang.placed and gang.min_members == UNSIZED
     return since_ms if at_once else since_ms + partition.spec.preemption.job_gathering_ms
 
 
@@ -156,6 +156,6 @@ def resumed(partition: Partition) -> None:
     for marks in partition.decisions.marks.values():
         for mark in marks.values():
             ask = partition.asks.get(mark.released_for)
-            job = None if ask is None else ask.group
-            if isinstance(job, Gang) and job in partition.gangs.gathering:
-                whole(partition, job)
+            gang = None if ask is None else ask.group
+            if isinstance(gang, Gang) and gang in partition.gangs.gathering:
+                whole(partition, gang)

@@ -79,10 +79,10 @@ def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAd
     Thus the placeholders are placed all together or not at all, once all declared placeholders have arrived.
     """
     spec = event.spec
-    if not spec.placeholder or spec.job_key:
+    if not spec.placeholder or spec.gang_key:
         return event
-    held = is_reserving(application) if known is None else known.spec.job_key == PLACEHOLDERS
-    return event._replace(spec=_with(spec, job_key=PLACEHOLDERS)) if held else event
+    held = is_reserving(application) if known is None else known.spec.gang_key == PLACEHOLDERS
+    return event._replace(spec=_with(spec, gang_key=PLACEHOLDERS)) if held else event
 
 
 def resized(ask: Ask, spec: AskSpec) -> None:

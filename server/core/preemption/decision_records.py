@@ -188,7 +188,7 @@ def _summary(plan: Plan, beneficiaries: tuple[Beneficiary, ...], victims: int) -
     first = beneficiaries[0]
     if len(beneficiaries) > 1:
         nodes = len({one.node_id for one in beneficiaries})
-        where = f"a job of queue {first.queue} gets capacity for its {count(len(beneficiaries), 'member')} on {count(nodes, 'node')}"
+        where = f"a gang of queue {first.queue} gets capacity for its {count(len(beneficiaries), 'member')} on {count(nodes, 'node')}"
         return (
             f"{where}: {who}"
             if victims

@@ -100,7 +100,7 @@ def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> sn
     """
     return snapshotting.Due(
         requiring=due_claims.requiring(partition, now),
-        jobs=due_gangs.admitted(partition, due_gangs.waiting(partition, groups, now), now),
+        gangs=due_gangs.admitted(partition, due_gangs.waiting(partition, groups, now), now),
         replacing=pacing.admitted(partition, due_gangs.replacing(partition, groups, now), now),
     )
 

@@ -60,20 +60,20 @@ def due(one: Gang) -> GangDue:
 
 def single(ask: Ask) -> GangDue:
     """Return an ask as a gang of one member (J4)."""
-    return GangDue(ask.spec.job_key or ask.key, 0, (ask,), 0, 1)
+    return GangDue(ask.spec.gang_key or ask.key, 0, (ask,), 0, 1)
 
 
 def again(commitment: Commitment) -> GangDue:
     """Return a gang whose decision is planned again because one of its victims was vetoed (C6), in the form that snapshots use."""
     members = tuple(held.ask for held in commitment.pledges.values())
     first = members[0]
-    known = first.application.jobs.get(first.spec.job_key)
+    known = first.application.gangs.get(first.spec.gang_key)
     if len(members) == 1 and known is None:
         return single(first)
     waiting_too = tuple(known.members) if known else ()
     placed, number = (known.placed, known.number) if known else (0, 0)
     return GangDue(
-        first.spec.job_key, number, (*members, *waiting_too), placed, first.spec.min_members
+        first.spec.gang_key, number, (*members, *waiting_too), placed, first.spec.min_members
     )
 
 
@@ -83,7 +83,7 @@ def promised(partition: Partition) -> dict[str, GangDue]:
     Decisions for which another plan is being sought are included.
     """
     found = [again(one) for one in partition.decisions.open.values() if _is_gang(one)]
-    return {ask.key: job for job in found if job.size > 1 for ask in job.members}
+    return {ask.key: gang for gang in found if gang.size > 1 for ask in gang.members}
 
 
 def _is_gang(commitment: Commitment) -> bool:

@@ -145,7 +145,7 @@ def _is_plain_again(group: Group) -> bool:
 def _is_plain(ask: Ask, group: Group) -> bool:
     """Return whether the ask is still in the group, needs no check by its manager, and is not a member of a gang."""
     spec = ask.spec
-    return ask.group is group and not spec.rm_check and not (spec.job_key and spec.min_members > 1)
+    return ask.group is group and not spec.rm_check and not (spec.gang_key and spec.min_members > 1)
 
 
 def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[Ask]:

@@ -273,7 +273,7 @@ def begin(partition: Partition, asks: snapshotting.Due, now: int, *, trims: bool
 
 
 def _is_of_claims(asks: snapshotting.Due, *, trims: bool) -> bool:
-    return bool(asks.claiming or asks.jobs or asks.replacing or trims)
+    return bool(asks.claiming or asks.gangs or asks.replacing or trims)
 
 
 def _is_ready(partition: Partition, plan: Plan) -> bool:

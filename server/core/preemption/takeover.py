@@ -182,7 +182,7 @@ class _Search:
         free = self._unpledged(leaf)
         suited = [node for node in (*free, *taken) if _suits(ask_class, node)]
         if not suited:
-            assert isinstance(ask.group, Group), "members of jobs take no reservation over"
+            assert isinstance(ask.group, Group), "members of gangs take no reservation over"
             self.unsuited.add(ask.group.number)
         ports = _ports(ask_class)
         found = [node for node in suited if fits(ports, node.free)]

@@ -151,9 +151,9 @@ def _unit(ask: Ask) -> tuple[str, ...]:
     """Return the key of the victim's unit. All victims of a decision that reduces the usage of a queue are in one unit."""
     if ask.released_by is not None and ask.released_by.queue:
         return ("run", ask.released_by.commitment_id)
-    key, fewest = ask.spec.job_key, ask.spec.min_members
-    job = ask.application.jobs.get(key)  # None if all members are marked
-    if key and fewest > 1 and (job is None or job.placed < job.min_members):
+    key, fewest = ask.spec.gang_key, ask.spec.min_members
+    gang = ask.application.gangs.get(key)  # None if all members are marked
+    if key and fewest > 1 and (gang is None or gang.placed < gang.min_members):
         return ("gang", ask.application.application_id, key)
     return ("one", ask.key)
 

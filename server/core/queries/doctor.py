@@ -282,9 +282,9 @@ _WAITING_ADVICE = {
     Code.NO_NODE_CONSTRAINTS: "No node matches their constraints: correct these, or label nodes.",
     Code.NO_NODE_CAPACITY: "They are larger than every node that they may use: let them use others, or add larger ones.",
     Code.NO_NODES: "No node takes placements: add or uncordon nodes.",
-    Code.GANG_GATHERING: "Members of their jobs are missing: see whether their controllers make them.",
-    Code.GANG_COUNTING: "Members of their jobs keep coming: say how many a job has, or shorten `job.gathering`.",
-    Code.GANG_PARTIAL: "Their jobs do not fit whole: add nodes, or lower the jobs' sizes.",
+    Code.GANG_GATHERING: "Members of their gangs are missing: see whether their controllers make them.",
+    Code.GANG_COUNTING: "Members of their gangs keep coming: say how many a gang has, or shorten `job.gathering`.",
+    Code.GANG_PARTIAL: "Their gangs do not fit whole: add nodes, or lower the gangs' sizes.",
 }
 
 

@@ -221,10 +221,10 @@ def _gang_member(partition: Partition, named: Application) -> str:
     """
     name = named.application_id
     for application in (named, *partition.applications.values()):
-        job = application.jobs.get(name)
-        if job is not None and job.members:
-            return job.members[0].key
-    running = (ask for ask in named.allocations.values() if ask.spec.job_key == name)
+        gang = application.gangs.get(name)
+        if gang is not None and gang.members:
+            return gang.members[0].key
+    running = (ask for ask in named.allocations.values() if ask.spec.gang_key == name)
     return next((ask.key for ask in running), "")
 
 

@@ -147,7 +147,7 @@ def _reason(answer: Answer, ask: Ask, code: Code, nodes: Tally) -> str:
     if code is Code.QUEUE_STOPPED:
         return f"queue {ask.application.leaf.path} is stopped"
     if isinstance(group, Gang):
-        return _of_job(answer, group)
+        return _of_gang(answer, group)
     if ask.pledge is not None and ask.pledge.replaces:
         return _of_replacement(ask.pledge)
     limiter = first_blocker(ask)
@@ -209,22 +209,22 @@ def _gang(answer: Answer, ask: Ask, kept_from: tuple[Excluded, ...]) -> GroupFit
 
     Return None if the ask does not wait, or has no gang.
     """
-    job, partition = ask.group, answer.partition
-    if not isinstance(job, Gang) or isinstance(job, Hold):
+    gang, partition = ask.group, answer.partition
+    if not isinstance(gang, Gang) or isinstance(gang, Hold):
         return None
     snapshot = snapshotting.take(
-        partition, answer.now, due=snapshotting.Due(jobs=[due_gangs.due(job)])
+        partition, answer.now, due=snapshotting.Due(gangs=[due_gangs.due(gang)])
     )
-    waiting = snapshot.jobs[0]
+    waiting = snapshot.gangs[0]
     size = 0 if waiting.size == UNSIZED else waiting.size
     members = Members(
-        gang_name(job),
+        gang_name(gang),
         waiting.members,
         waiting.placed,
         size,
-        person_limits(job.application),
-        key=job.key,
-        placeholders=is_of_placeholders(job),
+        person_limits(gang.application),
+        key=gang.key,
+        placeholders=is_of_placeholders(gang),
         excluded=kept_from,
     )
     return group_fit(Trial(snapshot), members)
@@ -241,25 +241,25 @@ def _unsynced(state: State, partition: Partition) -> str:
     return f"nothing is placed before resource manager {listed(late)} has sent everything it knows"
 
 
-def _of_job(answer: Answer, job: Gang) -> str:
-    if isinstance(job, Hold):
-        return _of_hold(job)
-    there, name = len(job.members) + job.placed, gang_name(job)
-    if job in answer.partition.gangs.gathering:
-        left = span(gang_size.whole_ms(answer.partition, job) - answer.now)
+def _of_gang(answer: Answer, gang: Gang) -> str:
+    if isinstance(gang, Hold):
+        return _of_hold(gang)
+    there, name = len(gang.members) + gang.placed, gang_name(gang)
+    if gang in answer.partition.gangs.gathering:
+        left = span(gang_size.whole_ms(answer.partition, gang) - answer.now)
         return f"{name} gathers, {count(there, 'member')} so far, and is whole in {left} unless a further one comes"
-    if not job.gathered and job.key == PLACEHOLDERS:
-        return _of_placeholders(job)
-    if not job.gathered:
-        return f"{there} of {count(job.min_members, 'member')} of {name} {agreeing('are', there)} there"
-    if job.parked:
-        return f"the {count(len(job.members), 'waiting member')} of {name} do not fit together, and a gang is placed whole or not at all"
+    if not gang.gathered and gang.key == PLACEHOLDERS:
+        return _of_placeholders(gang)
+    if not gang.gathered:
+        return f"{there} of {count(gang.min_members, 'member')} of {name} {agreeing('are', there)} there"
+    if gang.parked:
+        return f"the {count(len(gang.members), 'waiting member')} of {name} do not fit together, and a gang is placed whole or not at all"
     return f"{name} is complete, and the next tick tries it"
 
 
-def _of_placeholders(job: Gang) -> str:
+def _of_placeholders(gang: Gang) -> str:
     """Return a text that says how many of the placeholders that an application declared have arrived."""
-    reserve, name = job.application.reserve, job.application.application_id
+    reserve, name = gang.application.reserve, gang.application.application_id
     assert reserve is not None, "only placeholders that were declared wait for each other"
     there = [
         f"{quantity(kind, reserve.came[kind])} of {quantity(kind, much)}"
@@ -367,11 +367,11 @@ def _user_limits(partition: Partition, ask: Ask) -> Iterator[UserLimitReport]:
 
 def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str, ...]:
     """Return the types in which a limit has too little headroom for an ask, or for all waiting members of its gang together."""
-    job = ask.group
-    if not isinstance(job, Gang) or isinstance(job, Hold):
+    gang = ask.group
+    if not isinstance(gang, Gang) or isinstance(gang, Hold):
         return tuple(short_of(partition, ask, limiter))
     wanted = Counter[int]()
-    for one in job.members:
+    for one in gang.members:
         wanted.update(dict(one.ask_class.demand))
     names = partition.types.names
     short = (

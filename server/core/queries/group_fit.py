@@ -67,16 +67,16 @@ def person_limits(application: Application | None) -> tuple[PersonLimit, ...]:
     )
 
 
-def gang_name(job: Gang) -> str:
+def gang_name(gang: Gang) -> str:
     """Return the name under which users know a gang: its key, or for a gang of placeholders the id of the application."""
-    if is_of_placeholders(job):
-        return f"placeholders of application {job.application.application_id}"
-    return f"gang {job.key}"
+    if is_of_placeholders(gang):
+        return f"placeholders of application {gang.application.application_id}"
+    return f"gang {gang.key}"
 
 
-def is_of_placeholders(job: Gang) -> bool:
+def is_of_placeholders(gang: Gang) -> bool:
     """Return whether the gang has waiting members, and all of these are placeholders."""
-    return bool(job.members) and all(one.spec.placeholder for one in job.members)
+    return bool(gang.members) and all(one.spec.placeholder for one in gang.members)
 
 
 def group_fit(trial: Trial, members: Members) -> GroupFit:

@@ -354,7 +354,7 @@ def _allocation(partition: Partition, obstacles: Obstacles, one: Ask | Foreign) 
         placeholder=spec.placeholder,
         code=obstacles.code(one).value if waits else "",
         waiting_since_ms=one.pending_since if waits else 0,
-        job_key=spec.job_key,
+        gang_key=spec.gang_key,
         task_group=spec.task_group,
         protection=spec.protection.name.lower().replace("_", "-"),
         may_be_preempted=spec.allow_preempt_self,

@@ -38,7 +38,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
     asks = simulated_gangs.sized(state, _named(state, asks))
     read = [_read(state, kinds, ask, number, now) for number, ask in enumerate(asks, start=1)]
     trial = Trial(_with_asks(snapshotting.take(state, now), read))
-    jobs = simulated_gangs.whole(state, asks, read)
+    gangs = simulated_gangs.whole(state, asks, read)
     people = {
         one.application_id: person_limits(state.applications.get(one.application_id))
         for one in asks
@@ -46,7 +46,7 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
     kept_from = {
         spec: excluded(state, spec.constraints, kind.node_demand) for spec, kind in kinds.items()
     }
-    return Simulation(trial, list(zip(asks, read, strict=True)), jobs, people, kept_from)
+    return Simulation(trial, list(zip(asks, read, strict=True)), gangs, people, kept_from)
 
 
 def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:

@@ -1,4 +1,4 @@
-"""The gangs among simulated asks: asks with the same job key, which are placed all together or not at all (J8).
+"""The gangs among simulated asks: asks with the same gang key, which are placed all together or not at all (J8).
 
 The simulated members and the running members together must reach the gang's size. The answer to each member describes the whole
 gang.
@@ -28,7 +28,7 @@ from server.state import snapshotting
 from server.state.partition import Partition
 
 Key = tuple[str, str, str]
-"""The key of a gang: queue, application, job key."""
+"""The key of a gang: queue, application, gang key."""
 
 
 def sized(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedAsk]:
@@ -47,12 +47,12 @@ def sized(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[SimulatedA
 
 
 def _is_unsized(ask: SimulatedAsk) -> bool:
-    return bool(ask.spec.job_key) and not ask.spec.min_members
+    return bool(ask.spec.gang_key) and not ask.spec.min_members
 
 
 def _counted(partition: Partition, key: Key, asked: int) -> int:
     application = partition.applications.get(key[1])
-    known = application.jobs.get(key[2]) if application else None
+    known = application.gangs.get(key[2]) if application else None
     if known is None:
         return asked
     if known.min_members == UNSIZED:
@@ -74,22 +74,22 @@ def whole(
             broken[key] = waiting
         else:
             members.setdefault(key, []).append(waiting)
-    return {key: _job(partition, key, some) for key, some in members.items()} | broken
+    return {key: _gang(partition, key, some) for key, some in members.items()} | broken
 
 
 def _key(ask: SimulatedAsk) -> Key | None:
     spec = ask.spec
-    gang = bool(spec.job_key) and spec.min_members > 1
+    gang = bool(spec.gang_key) and spec.min_members > 1
     return _name(ask) if gang else None
 
 
 def _name(ask: SimulatedAsk) -> Key:
-    return ask.queue, ask.application_id, ask.spec.job_key
+    return ask.queue, ask.application_id, ask.spec.gang_key
 
 
-def _job(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingGang:
+def _gang(partition: Partition, key: Key, members: list[WaitingAsk]) -> WaitingGang:
     application = partition.applications.get(key[1])
-    known = application.jobs.get(key[2]) if application else None
+    known = application.gangs.get(key[2]) if application else None
     placed, number = (known.placed, known.number) if known else (0, 0)
     demand = added(one.kind.demand for one in members)
     people = [one for one in application.limiters if one.kind != "queue"] if application else []
@@ -117,14 +117,14 @@ class Simulation:
         self,
         trial: Trial,
         asked: Sequence[tuple[SimulatedAsk, WaitingAsk | str]],
-        jobs: Mapping[Key, WaitingGang | str],
+        gangs: Mapping[Key, WaitingGang | str],
         people: Mapping[str, tuple[PersonLimit, ...]],
         excluded: Mapping[AskSpec, tuple[Excluded, ...]],
     ) -> None:
         self._groups: dict[int, GroupSimulation] = {}
         self._trial = trial
         self._asked = asked
-        self._jobs = jobs
+        self._gangs = gangs
         self._people = people
         self._excluded = excluded
         self._known: dict[Key, dict[str, AskSimulation]] = {}
@@ -145,15 +145,15 @@ class Simulation:
         """Yield the answer to each ask. The answer for a gang is planned when its first member has its turn."""
         for ask, waiting in self._asked:
             key = _key(ask)
-            job = None if key is None else self._jobs[key]
+            gang = None if key is None else self._gangs[key]
             if key is None or isinstance(waiting, str):
                 yield self._single(ask, waiting)
-            elif isinstance(job, WaitingGang):
+            elif isinstance(gang, WaitingGang):
                 if key not in self._known:
-                    self._known[key] = self._gang(job, self._next_number() + 1)
+                    self._known[key] = self._gang(gang, self._next_number() + 1)
                 yield self._known[key][waiting.key]
             else:
-                yield simulation_answers.refused(ask, job or "")
+                yield simulation_answers.refused(ask, gang or "")
         self._count_together()
 
     def _single(self, ask: SimulatedAsk, waiting: WaitingAsk | str) -> AskSimulation:
@@ -174,42 +174,42 @@ class Simulation:
         alike.asks.append(waiting)
         return replace(found, group=alike.number)
 
-    def _gang(self, job: WaitingGang, number: int) -> dict[str, AskSimulation]:
+    def _gang(self, gang: WaitingGang, number: int) -> dict[str, AskSimulation]:
         """Return the answers of all members of a gang by their keys."""
         trial, now = self._trial, self._trial.snapshot.now
-        fit = group_fit(trial, self._members(job))
+        fit = group_fit(trial, self._members(gang))
         by_key = {one.key: ask for ask, one in self._asked if not isinstance(one, str)}
-        found = _placed(trial, by_key, job) if job.gathered and job.within_limits else {}
+        found = _placed(trial, by_key, gang) if gang.gathered and gang.within_limits else {}
         verdict = None
         if not found:
-            answer = verdicts.plan_gang(trial, job)
+            answer = verdicts.plan_gang(trial, gang)
             if isinstance(answer, Refusal):
                 verdict = decision_records.refused(trial.snapshot, gang_policy.NAME, answer, now)
-                found = _waits(by_key, job, (fit, answer, verdict))
+                found = _waits(by_key, gang, (fit, answer, verdict))
             else:
                 trial.apply(answer)
-                found = _preempts(trial, by_key, job, answer, now)
-                verdict = found[job.members[0].key].verdict
-        self._groups[number] = GroupSimulation(fit, _steps(job, fit, verdict, now))
+                found = _preempts(trial, by_key, gang, answer, now)
+                verdict = found[gang.members[0].key].verdict
+        self._groups[number] = GroupSimulation(fit, _steps(gang, fit, verdict, now))
         return {key: replace(one, group=number) for key, one in found.items()}
 
-    def _members(self, job: WaitingGang) -> Members:
-        placeholders = all(one.spec.placeholder for one in job.members)
+    def _members(self, gang: WaitingGang) -> Members:
+        placeholders = all(one.spec.placeholder for one in gang.members)
         name = (
-            f"placeholders of application {job.application_id}"
+            f"placeholders of application {gang.application_id}"
             if placeholders
-            else f"gang {job.key}"
+            else f"gang {gang.key}"
         )
-        people = self._people[job.application_id]
+        people = self._people[gang.application_id]
         return Members(
             name,
-            job.members,
-            job.placed,
-            job.size,
+            gang.members,
+            gang.placed,
+            gang.size,
             people,
-            key=job.key,
+            key=gang.key,
             placeholders=placeholders,
-            excluded=next(filter(None, map(self._excluded_of, job.members)), ()),
+            excluded=next(filter(None, map(self._excluded_of, gang.members)), ()),
         )
 
     def _excluded_of(self, ask: WaitingAsk) -> tuple[Excluded, ...]:
@@ -227,33 +227,33 @@ class Simulation:
             self._groups[number] = GroupSimulation(fit, steps)
 
 
-def _steps(job: WaitingGang, fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
-    if job.gathered:
+def _steps(gang: WaitingGang, fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
+    if gang.gathered:
         return next_steps.of_fit(fit, verdict, now)
     return (next_steps.of_gathering(fit),)
 
 
 def _waits(
-    by_key: Mapping[str, SimulatedAsk], job: WaitingGang, why: tuple[GroupFit, Refusal, Verdict]
+    by_key: Mapping[str, SimulatedAsk], gang: WaitingGang, why: tuple[GroupFit, Refusal, Verdict]
 ) -> dict[str, AskSimulation]:
     """Return the answers for a gang that waits: how many members fit, what the others lack, and why preemption does not help."""
     fit, refusal, verdict = why
-    lacks = fit_text(fit) if job.gathered and fit.left else ""
+    lacks = fit_text(fit) if gang.gathered and fit.left else ""
     return {
         one.key: simulation_answers.waiting_for(by_key[one.key], fit, lacks, refusal, verdict)
-        for one in job.members
+        for one in gang.members
     }
 
 
 def _placed(
-    trial: Trial, by_key: Mapping[str, SimulatedAsk], job: WaitingGang
+    trial: Trial, by_key: Mapping[str, SimulatedAsk], gang: WaitingGang
 ) -> dict[str, AskSimulation]:
     """Return the answers for a gang whose members all get a node now, and assign the members to these nodes on the Trial.
 
     Return {} if a member gets no node.
     """
     mark, found = trial.mark(), {}
-    for one in job.members:
+    for one in gang.members:
         row = free_row(trial, one)
         if row < 0:
             trial.rollback(mark)
@@ -265,7 +265,7 @@ def _placed(
 def _preempts(
     trial: Trial,
     by_key: Mapping[str, SimulatedAsk],
-    job: WaitingGang,
+    gang: WaitingGang,
     plan: Plan,
     now: int,
 ) -> dict[str, AskSimulation]:
@@ -276,17 +276,17 @@ def _preempts(
     found = {}
     nodes = {one.ask.key: one.node_id for one in plan.pledges}
     shown = simulation_answers.victims(trial, plan)
-    for one in job.members:
+    for one in gang.members:
         verdict = verdicts.of_plan(gang_policy.NAME, plan, nodes[one.key], now)
         found[one.key] = AskSimulation(
             simulation_answers.PREEMPTS,
             one.leaf,
             nodes[one.key],
             by_key[one.key].spec.resource,
-            shown if one is job.members[0] else (),
+            shown if one is gang.members[0] else (),
             decision_records.spared(plan),
             plan.levels,
             verdict,
-            (f"As a member of gang {job.key}: {decision_records.would_gang(plan)}.",),
+            (f"As a member of gang {gang.key}: {decision_records.would_gang(plan)}.",),
         )
     return found

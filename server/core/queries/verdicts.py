@@ -62,7 +62,7 @@ def of_ask(
     if ask.key in partition.decisions.checks.by_ask:
         return _checked(partition.decisions.checks.by_ask[ask.key], ask.key)
     if isinstance(ask.group, Gang):
-        return _of_job(partition, ask.group, now, lay)
+        return _of_gang(partition, ask.group, now, lay)
     daemon = bool(ask.spec.constraints.required_node)
     due = snapshotting.Due(requiring=[ask]) if daemon else snapshotting.Due(claiming=[ask])
     snapshot = snapshotting.take(partition, now, due=due)
@@ -74,10 +74,10 @@ def of_ask(
     return _when(partition, ask, found, now)
 
 
-def _of_job(partition: Partition, job: Gang, now: int, lay: Lay) -> Verdict:
+def _of_gang(partition: Partition, gang: Gang, now: int, lay: Lay) -> Verdict:
     """Return the verdict on a gang, which holds for each of its members (J8). If a member gets no node, the verdict names that member."""
-    snapshot = snapshotting.take(partition, now, due=snapshotting.Due(jobs=[due_gangs.due(job)]))
-    waiting = snapshot.jobs[0]
+    snapshot = snapshotting.take(partition, now, due=snapshotting.Due(gangs=[due_gangs.due(gang)]))
+    waiting = snapshot.gangs[0]
     trial = Trial(snapshot)
     lay(trial)
     answer = plan_gang(trial, waiting)
@@ -85,7 +85,7 @@ def _of_job(partition: Partition, job: Gang, now: int, lay: Lay) -> Verdict:
         found = of_plan(JOB.name, answer, answer.pledges[0].node_id, now)
     else:
         found = decision_records.refused(snapshot, JOB.name, answer, now)
-    return _when(partition, job.members[0], found, now)
+    return _when(partition, gang.members[0], found, now)
 
 
 def _backs_off(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict | None:
@@ -102,13 +102,13 @@ def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
     return Verdict(policy, "", because, node_id, {}, now, 0, *told)
 
 
-def plan_gang(trial: Trial, job: WaitingGang) -> Plan | Refusal:
+def plan_gang(trial: Trial, gang: WaitingGang) -> Plan | Refusal:
     """Return the answer of policy `job` to a gang, or the refusal that says that the policy is off."""
     settings = trial.snapshot.settings
     if not settings.enabled or not settings.lists(JOB):
         because = f"it belongs to a gang, and {_switched_off(settings, JOB)}"
         return Refusal(Rule.POLICY_OFF, because)
-    intent = Intent(JOB.name, job.members[0], job)
+    intent = Intent(JOB.name, gang.members[0], gang)
     return _planned(trial, intent)
 
 

@@ -164,10 +164,10 @@ def _seen_waiting(
     """
     snapshot, asks = trial.snapshot, [other.asks[place.key] for one in held for place in one.places]
     gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Gang))
-    known = snapshotting.jobs(other, [due_gangs.due(one) for one in gangs])
+    known = snapshotting.gangs(other, [due_gangs.due(one) for one in gangs])
     found = {one.key: one for one in snapshotting.waiting(other, asks)}
     found |= {member.key: member for one in known for member in one.members}
-    trial.snapshot = replace(snapshot, jobs=(*snapshot.jobs, *known))
+    trial.snapshot = replace(snapshot, gangs=(*snapshot.gangs, *known))
     try:
         yield found
     finally:

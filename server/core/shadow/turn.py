@@ -127,7 +127,7 @@ class Turn:
     def _is_for_others(self, asks: snapshotting.Due) -> bool:
         """Return whether an ask is due for which the shadow has no standing decision."""
         served = {name for one in self._known.held.values() for name in one.subjects}
-        members = (ask for one in asks.jobs for ask in one.members)
+        members = (ask for one in asks.gangs for ask in one.members)
         due = (*asks.claiming, *asks.requiring, *asks.replacing, *members)
         return any(one.key not in served for one in due)
 
@@ -282,7 +282,7 @@ def _leave_out_served(trial: Trial) -> None:
         claims=left(snapshot.claims),
         daemons=left(snapshot.daemons),
         replacing=left(snapshot.replacing),
-        jobs=tuple(one for one in snapshot.jobs if len(left(one.members)) == len(one.members)),
+        gangs=tuple(one for one in snapshot.gangs if len(left(one.members)) == len(one.members)),
     )
 
 

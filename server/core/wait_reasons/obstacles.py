@@ -52,7 +52,7 @@ class Obstacles:
         if is_stopped(self._partition, ask):
             return Code.QUEUE_STOPPED
         if isinstance(group, Gang):
-            return _of_job(self._partition, group)
+            return _of_gang(self._partition, group)
         if ask.pledge is not None and ask.pledge.replaces:
             return Code.PLACEHOLDER_GOING
         limiter = first_blocker(ask)
@@ -107,13 +107,13 @@ def is_stopped(partition: Partition, ask: Ask) -> bool:
     return partition.retired or any(queue.state is QueueState.STOPPED for queue in path)
 
 
-def _of_job(partition: Partition, job: Gang) -> Code:
-    if isinstance(job, Hold):
-        reserving = is_reserving(job.application)
+def _of_gang(partition: Partition, gang: Gang) -> Code:
+    if isinstance(gang, Hold):
+        reserving = is_reserving(gang.application)
         return Code.PLACEHOLDERS_GATHERING if reserving else Code.PLACEHOLDER_AWAITED
-    if not job.gathered:
-        return Code.GANG_COUNTING if job in partition.gangs.gathering else Code.GANG_GATHERING
-    return Code.GANG_PARTIAL if job.parked else Code.NOT_TRIED
+    if not gang.gathered:
+        return Code.GANG_COUNTING if gang in partition.gangs.gathering else Code.GANG_GATHERING
+    return Code.GANG_PARTIAL if gang.parked else Code.NOT_TRIED
 
 
 def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:

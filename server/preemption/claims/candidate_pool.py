@@ -392,7 +392,7 @@ class Candidates:
             bool(flags & ORIGINATOR),
             int(columns.priorities[number]),
             columns.groups(number),
-            int(columns.jobs[number]),
+            int(columns.gangs[number]),
         )
 
     def _gives(self, row: CandidateFacts, need: ClaimNeed) -> tuple[int, ...]:

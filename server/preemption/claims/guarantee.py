@@ -61,7 +61,7 @@ BECAUSE_IN_PROPORTION: Final = (
 
 def intents(trial: Trial) -> Iterator[Intent]:
     """Yield the asks and gangs that may claim. The queue that is furthest below its entitlement comes first (P3, P4)."""
-    for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.jobs)).in_turn():
+    for claimant in Claimants(trial, (*trial.snapshot.claims, *trial.snapshot.gangs)).in_turn():
         if isinstance(claimant, WaitingGang):
             yield Intent(JOB.name, claimant.members[0], claimant)
         elif may_claim(trial, claimant) is None and not _is_hopeless(trial, claimant):

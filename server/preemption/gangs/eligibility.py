@@ -35,15 +35,15 @@ def added(demands: Iterator[Demand]) -> Demand:
     return tuple(sorted(sums.items()))
 
 
-def whole(job: WaitingGang) -> WaitingAsk:
+def whole(gang: WaitingGang) -> WaitingAsk:
     """Return the gang as one ask, with the sum of all members' requests and the priority of the least important member."""
-    first = job.members[0]
+    first = gang.members[0]
     kind = replace(
         first.kind,
-        demand=added(one.kind.demand for one in job.members),
-        node_demand=added(one.kind.node_demand for one in job.members),
+        demand=added(one.kind.demand for one in gang.members),
+        node_demand=added(one.kind.node_demand for one in gang.members),
     )
-    return first._replace(kind=kind, spec=replace(first.spec, priority=job.priority))
+    return first._replace(kind=kind, spec=replace(first.spec, priority=gang.priority))
 
 
 class GangEligibility:
@@ -53,11 +53,11 @@ class GangEligibility:
     limit the amounts that may be taken from other queues (G2).
     """
 
-    def __init__(self, trial: Trial, job: WaitingGang) -> None:
-        self.job = job
-        self.whole = whole(job)
-        self.leaf = job.leaf
-        self.owed: tuple[Deciding, ...] = deciding(trial, job.leaf, self.whole.kind.demand)
+    def __init__(self, trial: Trial, gang: WaitingGang) -> None:
+        self.gang = gang
+        self.whole = whole(gang)
+        self.leaf = gang.leaf
+        self.owed: tuple[Deciding, ...] = deciding(trial, gang.leaf, self.whole.kind.demand)
         # `share` limits the amounts that are taken from other queues, type by type. Therefore no type is closed for
         # the gang as a whole.
         self._others = (
@@ -133,7 +133,7 @@ class GangEligibility:
         Only the net loss of the queue is limited (invariant 3).
         """
         margins = self.margins(trial, self.leaf)
-        return own_leaf(trial, self.leaf, self._needed, self.job.priority, margins)
+        return own_leaf(trial, self.leaf, self._needed, self.gang.priority, margins)
 
     def margins(self, trial: Trial, leaf: str) -> QueueMargins:
         """Return the queues from a leaf up to the root. Each queue comes with the amounts that it can lose, by type (G4)."""

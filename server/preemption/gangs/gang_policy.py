@@ -32,36 +32,36 @@ from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 NAME: Final = JOB.name
 
-SAME: Final = "it is lendable, and its priority is lower than that of the job in its queue (J7)"
+SAME: Final = "it is lendable, and its priority is lower than that of the gang in its queue (J7)"
 OTHER: Final = (
     "it is lendable, its queue is over its guarantee and stays at or above it (G4), "
-    "and its priority is not higher than the job's (J7, G5)"
+    "and its priority is not higher than the gang's (J7, G5)"
 )
 
 
 def of_one(ask: WaitingAsk) -> WaitingGang:
     """Return a single ask as a gang of one member."""
-    return WaitingGang(ask.spec.job_key or ask.key, 0, (ask,), 0, 1, ask.within_limits)
+    return WaitingGang(ask.spec.gang_key or ask.key, 0, (ask,), 0, 1, ask.within_limits)
 
 
 # Whether it may plan ------------------------------------------------------------------------------------------------
 
 
-def may_plan(trial: Trial, job: WaitingGang) -> Refusal | None:
+def may_plan(trial: Trial, gang: WaitingGang) -> Refusal | None:
     """Return the first rule that forbids evictions for the gang. Victims are not considered.
 
     Return None if the policy may plan for the gang.
     """
-    if not job.gathered:
-        there = len(job.members) + job.placed
+    if not gang.gathered:
+        there = len(gang.members) + gang.placed
         wanted = (
-            "an unknown number of members" if job.size == UNSIZED else count(job.size, "member")
+            "an unknown number of members" if gang.size == UNSIZED else count(gang.size, "member")
         )
         return Refusal(
             Rule.GATHERING, f"{there} of {wanted} of its gang {agreeing('are', there)} there"
         )
-    refused = (_of_member(trial, one) for one in job.members)
-    return next((one for one in refused if one is not None), None) or _of_the_gang(trial, job)
+    refused = (_of_member(trial, one) for one in gang.members)
+    return next((one for one in refused if one is not None), None) or _of_the_gang(trial, gang)
 
 
 def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
@@ -78,16 +78,16 @@ def _of_member(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     return None
 
 
-def _of_the_gang(trial: Trial, job: WaitingGang) -> Refusal | None:
-    properties = trial.snapshot.queues[job.leaf].spec.properties
+def _of_the_gang(trial: Trial, gang: WaitingGang) -> Refusal | None:
+    properties = trial.snapshot.queues[gang.leaf].spec.properties
     if properties.preemption_policy is PreemptionPolicy.DISABLED:  # G3
-        return Refusal(Rule.DISABLED, f"preemption is disabled for queue {job.leaf}")
-    if not job.within_limits:
+        return Refusal(Rule.DISABLED, f"preemption is disabled for queue {gang.leaf}")
+    if not gang.within_limits:
         return Refusal(
             Rule.USER_LIMIT, "a limit of its user or group has no headroom for the whole gang"
         )
     return admission.within_guarantee(  # J4, J6
-        trial, job.leaf, job.members[0].kind, dict(added(one.kind.demand for one in job.members))
+        trial, gang.leaf, gang.members[0].kind, dict(added(one.kind.demand for one in gang.members))
     )
 
 
@@ -96,11 +96,11 @@ def _of_the_gang(trial: Trial, job: WaitingGang) -> Refusal | None:
 
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     """Return a plan with nodes for all members and the victims, or the reason why there is no plan (J8)."""
-    job = intent.job or of_one(intent.ask)
-    refusal = may_plan(trial, job)
+    gang = intent.gang or of_one(intent.ask)
+    refusal = may_plan(trial, gang)
     if refusal is not None:
         return refusal
-    search = GangSearch(trial, job)
+    search = GangSearch(trial, gang)
     refusal = _gate(trial, search)
     if refusal is not None:
         return refusal
@@ -124,7 +124,7 @@ def _gate(trial: Trial, search: GangSearch) -> Refusal | None:
 
     Pods of the leaf that may be evicted for the gang count as gone.
     """
-    kind, leaf = search.eligibility.whole.kind, search.job.leaf
+    kind, leaf = search.eligibility.whole.kind, search.gang.leaf
     if kind.gang_class is not GangClass.LENDABLE:
         return None
     queue = trial.snapshot.queues[leaf]
@@ -144,7 +144,7 @@ def _full(trial: Trial, path: str, index: int) -> str:
 def _release(search: GangSearch, row: int) -> Release:
     line = search.units.line(row)
     columns = search.trial.snapshot.allocations
-    because = SAME if line.leaf == search.job.leaf else OTHER
+    because = SAME if line.leaf == search.gang.leaf else OTHER
     return Release(row, columns.keys[row], line.leaf, because)
 
 

@@ -89,8 +89,8 @@ class NodePlanner:
         """Return the key by which the node is compared (J9)."""
         rows = [row for unit in units for row in unit]
         highest = max((self.units.priority(row) for row in rows), default=NO_VICTIMS)
-        jobs = len({self.units.job_of(row) for row in rows})
-        return highest, jobs, len(rows), self.trial.snapshot.nodes.ids[node]
+        gangs = len({self.units.gang_of(row) for row in rows})
+        return highest, gangs, len(rows), self.trial.snapshot.nodes.ids[node]
 
     # The fast path --------------------------------------------------------------------------------
 

@@ -77,17 +77,17 @@ class GangAnswer(NamedTuple):
 class GangSearch:
     """The search for one gang on one Trial. The search changes nothing on the Trial except the count of steps."""
 
-    def __init__(self, trial: Trial, job: WaitingGang) -> None:
+    def __init__(self, trial: Trial, gang: WaitingGang) -> None:
         self.trial = trial
-        self.job = job
-        self.eligibility = GangEligibility(trial, job)
+        self.gang = gang
+        self.eligibility = GangEligibility(trial, gang)
         snapshot = trial.snapshot
         budgets = snapshot.settings.disruption_budgets
         spent = trial.exhausted()
         needed = tuple(index for index, _ in self.eligibility.whole.kind.node_demand)
         barred = (
             (spent if budgets == "respect" else None, CODES.budget),
-            (gangs.of(snapshot.allocations, job.number), CODES.kin),
+            (gangs.of(snapshot.allocations, gang.number), CODES.kin),
         )
         self.filtered = eligibility_filter.filter_rows(
             snapshot.allocations,
@@ -115,7 +115,7 @@ class GangSearch:
         """Return, by type, the sum of the amounts of the allocations that may be evicted for the gang in its own leaf (J6)."""
         snapshot = self.trial.snapshot
         rows = assignments.passed(
-            snapshot.allocations, self.filtered, snapshot.queues[self.job.leaf].number
+            snapshot.allocations, self.filtered, snapshot.queues[self.gang.leaf].number
         )
         return assignments.held(snapshot.allocations, rows)
 
@@ -134,7 +134,7 @@ class GangSearch:
     def _attempt(self, *, own_first: bool = False) -> GangAnswer:
         attempt = Attempt(self, own_first=own_first)
         chosen: list[MemberAssignment] = []
-        for member in self.job.members:  # J8: by priority, age, key
+        for member in self.gang.members:  # J8: by priority, age, key
             assigned = attempt.place(member)
             if assigned is None:
                 row, lacks = attempt.nearest(member)
@@ -305,7 +305,7 @@ class Attempt:
 
     def _own_by_rank(self) -> list[int]:
         snapshot = self.trial.snapshot
-        number = snapshot.queues[self.search.job.leaf].number
+        number = snapshot.queues[self.search.gang.leaf].number
         rows = assignments.passed(snapshot.allocations, self.search.filtered, number)
         return sorted(filter(self.units.passed, rows), key=self.units.rank)
 
@@ -488,14 +488,14 @@ class _Line:
         return self._attempt.trial.snapshot.nodes.ids[node]
 
 
-def fits(trial: Trial, job: WaitingGang) -> bool:
+def fits(trial: Trial, gang: WaitingGang) -> bool:
     """Return whether all members fit without victims once all terminating pods have ended (invariant 12).
 
     Each member is placed on the first node that holds it together with the members placed before. Limits of queues are not
     checked.
     """
     used: dict[int, dict[int, int]] = {}
-    return all(_fits_member(trial, one.kind, used) for one in job.members)
+    return all(_fits_member(trial, one.kind, used) for one in gang.members)
 
 
 def _fits_member(trial: Trial, kind: ClassFacts, used: dict[int, dict[int, int]]) -> bool:

@@ -338,7 +338,7 @@ class TentativeAssignment:
         """Yield the disruption budgets and the gang of a row."""
         yield from self.units.groups(row)
         if self.units.is_bound(row):
-            yield self.units.job_of(row)
+            yield self.units.gang_of(row)
 
     def over_max(self) -> dict[tuple[str, int], int]:
         """Return, by queue on the path and type, the amount that the maximum lacks for the whole gang (J4)."""

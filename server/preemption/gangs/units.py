@@ -121,13 +121,13 @@ class Units:
             bool(int(self.trial.snapshot.allocations.flags[row]) & OPTED_OUT) or row in self._spent
         )
 
-    def job_of(self, row: int) -> int:
+    def gang_of(self, row: int) -> int:
         """Return a number that all allocations of one gang share. An allocation without a gang is a gang of its own (J4)."""
-        return int(self.trial.snapshot.allocations.jobs[row]) or -1 - row
+        return int(self.trial.snapshot.allocations.gangs[row]) or -1 - row
 
     def is_bound(self, row: int) -> bool:
         """Return whether the allocation belongs to a gang."""
-        return int(self.trial.snapshot.allocations.jobs[row]) != 0
+        return int(self.trial.snapshot.allocations.gangs[row]) != 0
 
     def tied(self) -> Mask:
         """Return a mask of the rows that belong to a gang or to a disruption budget that must be respected."""
@@ -136,7 +136,7 @@ class Units:
             self.trial.snapshot.settings.disruption_budgets,
         )
         grouped = GROUPED if budgets == "respect" else 0
-        found: Mask = (columns.jobs != 0) | (columns.flags & grouped != 0)
+        found: Mask = (columns.gangs != 0) | (columns.flags & grouped != 0)
         return found
 
     def groups(self, row: int) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ class Units:
 
     def _eligible(self) -> Mask:
         found: Mask = self._codes == PASSED
-        in_gang = self.trial.snapshot.allocations.jobs > 0
+        in_gang = self.trial.snapshot.allocations.gangs > 0
         # Rows that are evicted with other members of their gang (J12).
         for code in sorted(self._harmless - {PASSED}):
             found |= in_gang & (self._codes == code)
@@ -175,9 +175,9 @@ class Units:
 
         Return None if the row's gang protects it (J12).
         """
-        number = int(self.trial.snapshot.allocations.jobs[row])
+        number = int(self.trial.snapshot.allocations.gangs[row])
         least = self.minimum(row)
-        left = self._sizes.get(number, 0) - sum(1 for one in taken if self.job_of(one) == number)
+        left = self._sizes.get(number, 0) - sum(1 for one in taken if self.gang_of(one) == number)
         if not number or left > least or self._sizes[number] < least:
             return (row,)
         if self.trial.snapshot.settings.job_victim_gang == "avoid":
@@ -206,7 +206,7 @@ class Units:
         """Yield one allocation of each gang that the eviction of these rows would leave broken."""
         going: dict[int, list[int]] = {}
         for row in rows:
-            number = int(self.trial.snapshot.allocations.jobs[row])
+            number = int(self.trial.snapshot.allocations.gangs[row])
             if number:
                 going.setdefault(number, []).append(row)
         for number, some in going.items():

@@ -174,7 +174,7 @@ def _walk(trial: Trial, ask: WaitingAsk, rows: list[int], left: Lacking) -> dict
     found: dict[int, Rule | None] = {}
     may_go = candidate_pool.spare_members(trial, rows)
     for one in rows:
-        rule, gang = _rule_of(trial, ask, one, left), int(columns.jobs[one])
+        rule, gang = _rule_of(trial, ask, one, left), int(columns.gangs[one])
         if rule is None and gang in may_go and not may_go[gang]:
             rule = Rule.GANG
         if rule is None:

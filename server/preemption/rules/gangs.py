@@ -29,7 +29,7 @@ OWN_QUEUE = frozenset({Scope.OWN_QUEUE, Scope.OWN_AND_OTHER_QUEUES})
 def _gang_of(trial: Trial, plan: Plan) -> WaitingGang:
     """Return the gang that a plan is for. A single ask counts as a gang of one member."""
     first = plan.pledges[0].ask
-    found = (one for one in trial.snapshot.jobs if first in one.members)
+    found = (one for one in trial.snapshot.gangs if first in one.members)
     return next(found, None) or gang_policy.of_one(first)
 
 
@@ -43,7 +43,7 @@ def whole_gang(trial: Trial, plan: Plan) -> Refusal | None:
     planned = _gang_of(trial, plan)
     wanted = {one.key for one in planned.members}
     if {one.ask.key for one in plan.pledges} != wanted or not planned.gathered:
-        return Refusal(Rule.PART_OF_JOB, "it is not for all members of the job")
+        return Refusal(Rule.PART_OF_GANG, "it is not for all members of the gang")
     return None
 
 
@@ -61,10 +61,10 @@ def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan for a member of a gang with several pods if its policy is not `job` (J8)."""
     if plan.facts.gang:
         return None
-    waiting = {member.key for one in trial.snapshot.jobs for member in one.members if one.size > 1}
+    waiting = {member.key for one in trial.snapshot.gangs for member in one.members if one.size > 1}
     for pledge in plan.pledges:
         if pledge.ask.key in waiting:
-            return Refusal(Rule.PART_OF_JOB, f"{pledge.ask.key} belongs to a job that waits")
+            return Refusal(Rule.PART_OF_GANG, f"{pledge.ask.key} belongs to a gang that waits")
     return None
 
 
@@ -99,9 +99,9 @@ def _of_own(
         return Refusal(Rule.PRIORITY, f"{release.key} has no lower priority")
     same = columns.application_ids[row] == planned.application_id
     spec = columns.specs[row]
-    member = planned.number and spec is not None and spec.job_key == planned.key
+    member = planned.number and spec is not None and spec.gang_key == planned.key
     if same and (not policy.gang or member):
-        return Refusal(Rule.OWN_APPLICATION, f"{release.key} is of the same application or job")
+        return Refusal(Rule.OWN_APPLICATION, f"{release.key} is of the same application or gang")
     return None
 
 
@@ -122,7 +122,7 @@ def _of_other(
     if not owed:
         return Refusal(Rule.OTHER_QUEUE, f"{release.key} runs in another queue")
     if not is_below(release.leaf, scope_root(snapshot, leaf).path):
-        return Refusal(Rule.FENCE, f"{release.key} runs outside the job's fence")
+        return Refusal(Rule.FENCE, f"{release.key} runs outside the gang's fence")
     if all(is_below(release.leaf, one.queue.path) for one in owed):
         return Refusal(Rule.DECIDING_QUEUE, f"{release.key} runs below a queue that claims")
     policies = snapshot.queues[release.leaf].spec.properties.preemption_policy
@@ -277,11 +277,11 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
     if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
         return None
     columns = trial.snapshot.allocations
-    taken = Counter(int(columns.jobs[one.row]) for one in plan.releases)
+    taken = Counter(int(columns.gangs[one.row]) for one in plan.releases)
     del taken[0]
     sizes = gangs.sizes(columns, trial.standing) if taken else {}
     for release in plan.releases:
-        number, spec = int(columns.jobs[release.row]), columns.specs[release.row]
+        number, spec = int(columns.gangs[release.row]), columns.specs[release.row]
         if not number or spec is None or sizes[number] < spec.min_members:
             continue
         left = sizes[number] - taken[number]
@@ -316,10 +316,10 @@ class _Sums:
     def __init__(self, trial: Trial, plan: Plan) -> None:
         self.trial = trial
         self.plan = plan
-        self.job = _gang_of(trial, plan)
+        self.gang = _gang_of(trial, plan)
         self.used = _used(plan.pledges)
-        self.wanted = added(one.kind.demand for one in self.job.members)
-        self.kind = self.job.members[0].kind
+        self.wanted = added(one.kind.demand for one in self.gang.members)
+        self.kind = self.gang.members[0].kind
         self.on: dict[int, list[Release]] = {}
         for one in plan.releases:
             self.on.setdefault(int(trial.snapshot.allocations.nodes[one.row]), []).append(one)
@@ -330,7 +330,7 @@ class _Sums:
         sizes = gangs.sizes(columns, self.trial.standing)
         together: dict[int, list[Release]] = {}
         for one in self.plan.releases:
-            together.setdefault(int(columns.jobs[one.row]) or -1 - one.row, []).append(one)
+            together.setdefault(int(columns.gangs[one.row]) or -1 - one.row, []).append(one)
         for number, some in together.items():
             if number > 0 and len(some) == sizes[number]:
                 yield tuple(some)
@@ -362,7 +362,7 @@ class _Sums:
 
     def _below_the_maxima(self, without: tuple[Release, ...]) -> bool:
         """Return whether the leaf and every queue above it can hold all members within their limits (J4)."""
-        for queue in self.trial.snapshot.path_up(self.job.leaf):
+        for queue in self.trial.snapshot.path_up(self.gang.leaf):
             if all(one is None for one in queue.bound):
                 continue
             freed = _charged(
@@ -392,7 +392,7 @@ def no_gang_for_nothing(trial: Trial, plan: Plan) -> Refusal | None:
     planned = _gang_of(trial, plan)
     without = _Sums(trial, Plan(plan.policy, plan.pledges))
     if without.has_headroom() and search.fits(trial, planned):
-        return Refusal(Rule.NOT_MINIMAL, "the job fits without victims")
+        return Refusal(Rule.NOT_MINIMAL, "the gang fits without victims")
     return None
 
 

@@ -211,7 +211,7 @@ def allocation(report: AllocationReport) -> pb.Allocation:
         since_ms=report.placed_ms or report.waiting_since_ms or report.created_ms,
         originator=report.originator,
         placeholder=report.placeholder,
-        job_key=report.job_key,
+        job_key=report.gang_key,
         task_group=report.task_group,
         protection=report.protection,
         may_be_preempted=report.may_be_preempted,

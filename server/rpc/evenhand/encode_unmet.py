@@ -66,7 +66,7 @@ def _asks(found: UnmetAsks, names: Names, caller: Caller) -> pb.UnmetAsks:
         spared=encode_decisions.spared(spared, names),
         fragmented=found.fragmented,
         searched=found.searched,
-        job=found.job,
+        job=found.gang,
     )
     if found.cure is not None:
         told.cure.CopyFrom(_cure(found.cure, caller))

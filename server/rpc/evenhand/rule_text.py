@@ -36,7 +36,7 @@ _WORDS: Final[Mapping[Rule, str]] = {
     Rule.MEMBER: "one member of its gang gets no node, so that none gets any (J8)",
     Rule.FROZEN: "such claims from that queue repeated without end, and are frozen for a while (invariant 18)",
     # Rules on a candidate.
-    Rule.OWN_APPLICATION: "it belongs to the same application (I2, rule 3), or to the same job (J7)",
+    Rule.OWN_APPLICATION: "it belongs to the same application (I2, rule 3), or to the same gang (J7)",
     Rule.GANG: "its gang would be broken, and may not be evicted as a whole (J12)",
     Rule.OTHER_QUEUE: "it runs in another queue, whose pods may not be evicted for it (I2, J7)",
     Rule.OWN_QUEUE: "it runs in the queue that asks (G3)",
@@ -62,7 +62,7 @@ _WORDS: Final[Mapping[Rule, str]] = {
     Rule.NOT_MINIMAL: "a victim could be given back",
     Rule.VICTIM_TWICE: "a victim is evicted by another decision already",
     Rule.NO_ROOM_MADE: "it would not fit after the releases",
-    Rule.PART_OF_JOB: "it frees capacity for some members of a gang and not for all (J8)",
+    Rule.PART_OF_GANG: "it frees capacity for some members of a gang and not for all (J8)",
     Rule.OVER_SHARE: "it takes more from other queues than its own is still entitled to (J7)",
     Rule.TARGET_TYPES: "a victim holds nothing of what the queue has to free (Q10)",
 }

@@ -190,7 +190,7 @@ def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]
         "may_trigger": _TRIGGERS[message.jobTrigger],  # J3
         "placeholder": message.placeholder,
         "task_group": bounded("taskGroupName", message.taskGroupName),
-        "job_key": bounded("jobKey", message.jobKey),
+        "gang_key": bounded("jobKey", message.jobKey),
         "min_members": _members(message.jobKey, message.jobMembers),
         "disruption_groups": tuple(sorted(set(message.disruptionGroups))),
         "rm_check": message.rmCheck,
@@ -199,10 +199,10 @@ def _common(message: si_pb2.Allocation | si_pb2.AllocationAsk) -> dict[str, Any]
     }
 
 
-def _members(job_key: str, members: int) -> int:
+def _members(gang_key: str, members: int) -> int:
     """Return the size of the ask's gang. Raise RefusedError for a size without a gang."""
     whole("jobMembers", members, MEMBERS_MAX)
-    if members and not job_key:
+    if members and not gang_key:
         raise RefusedError("jobKey: is empty while jobMembers is set")
     return members
 

@@ -38,7 +38,7 @@ def _check_waiting(ask: Ask) -> None:
     assert application.asks.get(ask.key) is ask, (
         f"ask {ask.key} waits, but application {application.application_id} does not list it"
     )
-    assert ask.group is not None, f"ask {ask.key} waits in no group or job"
+    assert ask.group is not None, f"ask {ask.key} waits in no group or gang"
     assert not ask.releasing, f"ask {ask.key} waits and is being released"
 
 

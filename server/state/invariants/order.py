@@ -104,9 +104,9 @@ def _check_entries(application: Application) -> None:
         first = group.asks[0]
         key = (-group.priority, first.pending_since, first.arrival)
         _check_holder(group, None if group.parked else key, standing)
-    for job in application.jobs.values():
-        tried = job.gathered and not job.parked
-        _check_holder(job, job.members[0].sort_key if tried else None, standing)
+    for gang in application.gangs.values():
+        tried = gang.gathered and not gang.parked
+        _check_holder(gang, gang.members[0].sort_key if tried else None, standing)
 
 
 def _check_holder(one: Group | Gang, want: tuple[int, int, int] | None, standing: set[int]) -> None:
@@ -129,13 +129,13 @@ def _placeable(application: Application) -> list[Group | Gang]:
         and not group.ask_class.dead
         and not any(group.ask_class in classes for classes in blocked)
     ]
-    for job in application.jobs.values():
-        members = [ask.ask_class for ask in job.members]
+    for gang in application.gangs.values():
+        members = [ask.ask_class for ask in gang.members]
         known_against = any(
             one.dead or any(one in classes for classes in blocked) for one in members
         )
-        if job.gathered and not job.parked and not known_against:
-            found.append(job)
+        if gang.gathered and not gang.parked and not known_against:
+            found.append(gang)
     return found
 
 

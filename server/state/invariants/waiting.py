@@ -21,20 +21,20 @@ def check_groups(partition: Partition) -> None:
             _check_group(application, group)
             held += group.live
         for hold in application.holds.values():
-            _check_job(application, hold, 0)
+            _check_gang(application, hold, 0)
             held += len(hold.members)
             assert application in partition.gangs.holding, (
                 f"{holder_name(hold)} is looked at by nobody"
             )
         placed = _placed_members(application)
-        for job in application.jobs.values():
-            _check_job(application, job, placed[job.key])
-            held += len(job.members)
-        assert not placed.keys() - application.jobs.keys(), (
-            f"application {application.application_id} has members placed of jobs that it does not know"
+        for gang in application.gangs.values():
+            _check_gang(application, gang, placed[gang.key])
+            held += len(gang.members)
+        assert not placed.keys() - application.gangs.keys(), (
+            f"application {application.application_id} has members placed of gangs that it does not know"
         )
     assert held == partition.ask_count, (
-        f"groups and jobs hold {held} asks, {partition.ask_count} wait"
+        f"groups and gangs hold {held} asks, {partition.ask_count} wait"
     )
     for one in partition.untold:
         assert is_known(one), f"{holder_name(one)} is gone, but its shim is still to hear of it"
@@ -45,7 +45,7 @@ def holder_name(one: Group | Gang) -> str:
     if isinstance(one, Hold):
         return f"hold {one.key!r} of application {one.application.application_id}"
     if isinstance(one, Gang):
-        return f"job {one.key} of application {one.application.application_id}"
+        return f"gang {one.key} of application {one.application.application_id}"
     what = f"{class_name(one.ask_class)}, priority {one.priority}"
     return f"group of application {one.application.application_id} ({what})"
 
@@ -53,7 +53,7 @@ def holder_name(one: Group | Gang) -> str:
 def is_known(one: Group | Gang) -> bool:
     """Return whether the application still has this group or gang."""
     if isinstance(one, Gang):
-        known = one.application.holds if isinstance(one, Hold) else one.application.jobs
+        known = one.application.holds if isinstance(one, Hold) else one.application.gangs
         return known.get(one.key) is one
     return one.application.groups.get((one.ask_class, one.priority)) is one
 
@@ -87,24 +87,26 @@ def _check_member(name: str, application: Application, ask: Ask) -> None:
 
 def _placed_members(application: Application) -> Counter[str]:
     return Counter(
-        ask.spec.job_key
+        ask.spec.gang_key
         for ask in application.allocations.values()
-        if ask.spec.job_key and ask.spec.min_members > 1 and not ask.releasing
+        if ask.spec.gang_key and ask.spec.min_members > 1 and not ask.releasing
     )
 
 
-def _check_job(application: Application, job: Gang, placed: int) -> None:
-    name = holder_name(job)
-    assert is_known(job), f"{name} is listed under another key or application"
-    assert job.placed == placed, f"{name} counts {job.placed} members placed, there are {placed}"
-    assert job.members or job.placed, f"{name} has no members"
-    for ask in job.members:
-        assert ask.group is job, f"{name} lists ask {ask.key}, which waits elsewhere"
+def _check_gang(application: Application, gang: Gang, placed: int) -> None:
+    name = holder_name(gang)
+    assert is_known(gang), f"{name} is listed under another key or application"
+    assert gang.placed == placed, f"{name} counts {gang.placed} members placed, there are {placed}"
+    assert gang.members or gang.placed, f"{name} has no members"
+    for ask in gang.members:
+        assert ask.group is gang, f"{name} lists ask {ask.key}, which waits elsewhere"
         _check_member(name, application, ask)
-    keys = [ask.sort_key for ask in job.members]
+    keys = [ask.sort_key for ask in gang.members]
     assert keys == sorted(set(keys)), f"{name} is out of order: {keys[:20]}"
-    if job.gathered and not job.parked:
-        assert job.priority == job.members[0].spec.priority, f"{name} has priority {job.priority}"
+    if gang.gathered and not gang.parked:
+        assert gang.priority == gang.members[0].spec.priority, (
+            f"{name} has priority {gang.priority}"
+        )
 
 
 # Jobs that gather ---------------------------------------------------------------------------------------------------
@@ -114,17 +116,17 @@ def check_gathering(partition: Partition) -> None:
     """Assert that the list of gathering gangs is exact, so that each gang is checked when its wait ends (J1)."""
     watched = partition.gangs.gathering.keys() | partition.gangs.came.keys()
     for application in partition.applications.values():
-        for job in application.jobs.values():
-            assert job in watched or not gathers(partition, job), (
-                f"{holder_name(job)} gathers, and nobody watches its time"
+        for gang in application.gangs.values():
+            assert gang in watched or not gathers(partition, gang), (
+                f"{holder_name(gang)} gathers, and nobody watches its time"
             )
-    for job in partition.gangs.gathering.keys() - partition.gangs.came.keys():
-        assert gathers(partition, job), f"{holder_name(job)} is watched, but does not gather"
+    for gang in partition.gangs.gathering.keys() - partition.gangs.came.keys():
+        assert gathers(partition, gang), f"{holder_name(gang)} is watched, but does not gather"
     for ask in partition.asks.values():
-        by_time = type(ask.group) is Gang and ask.spec.job_key != PLACEHOLDERS
+        by_time = type(ask.group) is Gang and ask.spec.gang_key != PLACEHOLDERS
         unsized = ask.spec.min_members == UNSIZED and by_time
         assert not unsized or ask.group in watched, (
-            f"ask {ask.key} has no size, and its job does not gather"
+            f"ask {ask.key} has no size, and its gang does not gather"
         )
         _check_size(partition, ask)
 
@@ -132,12 +134,12 @@ def check_gathering(partition: Partition) -> None:
 def _check_size(partition: Partition, ask: Ask) -> None:
     """Assert that the spec of a placed member has the size of its gang, if that size was counted."""
     spec = ask.spec
-    if ask.node is None or ask.releasing or not spec.job_key or spec.min_members <= 1:
+    if ask.node is None or ask.releasing or not spec.gang_key or spec.min_members <= 1:
         return
-    job = ask.application.jobs[spec.job_key]
-    agrees = spec.min_members == job.min_members
-    assert agrees or not job.counted or gathers(partition, job) or job in partition.gangs.came, (
-        f"allocation {ask.key} says that {holder_name(job)} needs {spec.min_members} members, not {job.min_members}"
+    gang = ask.application.gangs[spec.gang_key]
+    agrees = spec.min_members == gang.min_members
+    assert agrees or not gang.counted or gathers(partition, gang) or gang in partition.gangs.came, (
+        f"allocation {ask.key} says that {holder_name(gang)} needs {spec.min_members} members, not {gang.min_members}"
     )
 
 
@@ -179,18 +181,18 @@ def _waiting_lists(partition: Partition) -> dict[tuple[object, object], list[Gro
 
 
 def _check_parked_gangs(partition: Partition) -> None:
-    parked = Counter(id(job) for job in partition.gangs.parked)
+    parked = Counter(id(gang) for gang in partition.gangs.parked)
     for application in partition.applications.values():
-        for job in application.jobs.values():
-            count = parked.pop(id(job), 0)
-            assert count == job.parked, (
-                f"{holder_name(job)}: parked {job.parked}, listed {count} times"
+        for gang in application.gangs.values():
+            count = parked.pop(id(gang), 0)
+            assert count == gang.parked, (
+                f"{holder_name(gang)}: parked {gang.parked}, listed {count} times"
             )
-            ready = job.gathered and not job.parked
-            assert ready == (job in partition.gangs.ready), (
-                f"{holder_name(job)}: ready {ready}, and {'not ' if ready else ''}listed as ready"
+            ready = gang.gathered and not gang.parked
+            assert ready == (gang in partition.gangs.ready), (
+                f"{holder_name(gang)}: ready {ready}, and {'not ' if ready else ''}listed as ready"
             )
-    assert not parked, f"{len(parked)} jobs are listed as parked that are gone"
+    assert not parked, f"{len(parked)} gangs are listed as parked that are gone"
 
 
 def _check_blocked(partition: Partition) -> None:

@@ -108,7 +108,7 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 def _policies(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure of listing the policy that would serve the claimant. Listing `job` also gives asks their classes (J4)."""
-    snapshot, policy = planner.snapshot, JOB if need.job else verdicts.main(need.ask)
+    snapshot, policy = planner.snapshot, JOB if need.gang else verdicts.main(need.ask)
     if refusal.rule is not Rule.POLICY_OFF or snapshot.settings.lists(policy):
         return
     policies = (*snapshot.settings.policies, policy.name)
@@ -194,7 +194,7 @@ def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
 
     if own < PRIORITY_MAX and helps(PRIORITY_MAX):
         found = least(own, PRIORITY_MAX, helps)
-        whose = "its priority" if need.job is None else "the priority of its members"
+        whose = "its priority" if need.gang is None else "the priority of its members"
         text = f"raise {whose} to {found}"
         yield Cure(Change.RAISE_PRIORITY, need.ask.key, text, {"priority": found})
 

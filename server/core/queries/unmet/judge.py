@@ -31,7 +31,7 @@ _NOT_READY: Final[Mapping[Code, str]] = {
     Code.NOT_SYNCED: "its resource manager has not sent its whole state yet",
     Code.QUEUE_STOPPED: "its queue is stopped",
     Code.GANG_GATHERING: "members of its gang are missing",
-    Code.GANG_COUNTING: "its job waits for members: it is complete when none has come for a while",
+    Code.GANG_COUNTING: "its gang waits for members: it is complete when none has come for a while",
 }
 _TRIGGER: Final[Mapping[Rule, Binding]] = {
     Rule.STOPPED_QUEUE: Binding.NOT_READY,
@@ -114,7 +114,7 @@ def _asks(need: Need, binding: Binding, because: str, found: Cure | None = None)
         binding,
         because,
         cure=found,
-        job=need.job_key,
+        gang=need.gang_key,
     )
 
 
@@ -140,7 +140,7 @@ def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
     snapshot = planner.snapshot
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)
-        if need.job is None
+        if need.gang is None
         else decision_records.would_gang(plan)
     )
     if snapshot.settings.observe_only:
@@ -271,7 +271,7 @@ def _over_its_max(snapshot: Snapshot, need: Need) -> str:
     first, *others = blocks(Trial(snapshot), claimants.whole(need.claimant))
     lacks = [first, *(one for one in others if one.path == first.path)]
     missing = quantities({snapshot.types[one.at]: one.lack for one in lacks})
-    whom = "it" if need.job is None else "the whole gang"
+    whom = "it" if need.gang is None else "the whole gang"
     return (
         f"the max of queue {first.path} has no headroom for {whom}: {missing} more would be needed"
     )

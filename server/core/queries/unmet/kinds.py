@@ -21,12 +21,12 @@ class Kind(NamedTuple):
 
     first: Ask
     number: int
-    job: GangDue | None = None
+    gang: GangDue | None = None
 
     @property
     def members(self) -> tuple[Ask, ...]:
         """Return the asks that are placed together: the members of a gang, or the first of the single asks."""
-        return (self.first,) if self.job is None else tuple(self.job.members)
+        return (self.first,) if self.gang is None else tuple(self.gang.members)
 
     @property
     def types(self) -> frozenset[str]:
@@ -39,7 +39,7 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
     promised = due_gangs.promised(partition)
     found: dict[tuple[object, ...], Kind] = {}
     for application in partition.queues[leaf].applications.values():
-        groups: list[Group | Gang] = [*application.groups.values(), *application.jobs.values()]
+        groups: list[Group | Gang] = [*application.groups.values(), *application.gangs.values()]
         for group in groups:
             for kind in _of_group(group, promised):
                 key = _key(kind)
@@ -55,16 +55,16 @@ def _together(known: Kind, kind: Kind) -> Kind:
     members.
     """
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
-    number = known.number if known.job is not None else known.number + kind.number
-    return Kind(first, number, known.job)
+    number = known.number if known.gang is not None else known.number + kind.number
+    return Kind(first, number, known.gang)
 
 
 def _of_group(group: Group | Gang, promised: dict[str, GangDue]) -> Iterator[Kind]:
     for ask, count in _alike(group):
-        job = promised.get(ask.key)
-        if job is None and isinstance(group, Gang):
-            job = due_gangs.due(group)
-        yield Kind(ask, count if job is None else len(job.members), job)
+        gang = promised.get(ask.key)
+        if gang is None and isinstance(group, Gang):
+            gang = due_gangs.due(group)
+        yield Kind(ask, count if gang is None else len(gang.members), gang)
 
 
 def _alike(group: Group | Gang) -> Iterator[tuple[Ask, int]]:
@@ -92,9 +92,9 @@ def _key(kind: Kind) -> tuple[object, ...]:
     Gangs of one name in different applications have different keys.
     """
     ask, spec = kind.first, kind.first.spec
-    if kind.job is not None:
-        return ask.application.application_id, kind.job.key
+    if kind.gang is not None:
+        return ask.application.application_id, kind.gang.key
     limited = tuple(one for one in ask.application.limiters if one.kind != "queue")
     decided = ask.pledge is not None and not ask.pledge.reserves
     may = (spec.may_fail_to_bind, spec.allow_preempt_other, spec.may_trigger)
-    return spec.resource, spec.constraints, spec.priority, spec.job_key, may, limited, decided
+    return spec.resource, spec.constraints, spec.priority, spec.gang_key, may, limited, decided

@@ -65,14 +65,14 @@ class Need(NamedTuple):
     excluded: tuple[Excluded, ...] = ()
 
     @property
-    def job(self) -> WaitingGang | None:
+    def gang(self) -> WaitingGang | None:
         """Return the gang that is judged as a whole. Return None for single asks."""
         return self.claimant if isinstance(self.claimant, WaitingGang) else None
 
     @property
-    def job_key(self) -> str:
+    def gang_key(self) -> str:
         """Return the gang's name, or "" for single asks."""
-        return "" if self.job is None else self.job.key
+        return "" if self.gang is None else self.gang.key
 
 
 class Unmet(NamedTuple):
@@ -105,8 +105,8 @@ def read(state: State, partition: Partition, queue: str, now: int) -> Needs:
     partition.disruptions = state.disruptions(partition)
     short = _short(Trial(snapshotting.take(partition, now)), queue)
     groups = _groups(state, partition, short)
-    whole = [one.kind.job for one in groups if one.kind.job is not None]
-    due = snapshotting.Due(claiming=[one.kind.first for one in groups], jobs=whole)
+    whole = [one.kind.gang for one in groups if one.kind.gang is not None]
+    due = snapshotting.Due(claiming=[one.kind.first for one in groups], gangs=whole)
     snapshot = snapshotting.take(partition, now, due=due)
     listed = listing(partition, snapshot) if whole else snapshot
     unmet = _unmet(short, list(_needs(snapshot, groups)))
@@ -205,17 +205,17 @@ def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
 
 def _needs(snapshot: Snapshot, groups: list[_Found]) -> Iterator[Need]:
     """Yield a need for each kind of asks, with facts from the snapshot, in the order in which the kinds were found."""
-    singles, whole = iter(snapshot.claims), iter(snapshot.jobs)
+    singles, whole = iter(snapshot.claims), iter(snapshot.gangs)
     for one in groups:
-        yield _need(one, next(singles), None if one.kind.job is None else next(whole))
+        yield _need(one, next(singles), None if one.kind.gang is None else next(whole))
 
 
-def _need(found: _Found, ask: WaitingAsk, job: WaitingGang | None) -> Need:
+def _need(found: _Found, ask: WaitingAsk, gang: WaitingGang | None) -> Need:
     held = found.kind.first.pledge
     decided = held is not None and not held.reserves
     return Need(
         ask,
-        ask if job is None else job,
+        ask if gang is None else gang,
         found.kind.number,
         found.kind.types,
         found.code,

@@ -139,7 +139,7 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
         return
     snapshot, leaf = planner.snapshot, need.ask.leaf
     held, owed = Trial(snapshot).held(leaf), snapshot.queues[leaf].guaranteed
-    whole = need.job is not None or snapshot.settings.trigger == "after"
+    whole = need.gang is not None or snapshot.settings.trigger == "after"
     wanted = claimants.whole(need.claimant).kind.demand
     lacks = {
         at: held[at] + (more if whole else 1) - owed[at]
