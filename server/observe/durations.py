@@ -27,6 +27,10 @@ WATCHED_MAX: Final = 1_000
 """The largest number of queues whose guarantee is watched at the same time."""
 CHECK_MS: Final = 1_000
 """The shortest time in milliseconds between two checks of all watched guarantees while the pump is busy."""
+IDLE_QUEUES_MAX: Final = 100
+"""The number of watched queues up to which all of them are checked each time when the pump is idle. That takes about 0.2 ms."""
+IDLE_CHECK_MS: Final = 250
+"""The shortest time in milliseconds between two checks when the pump is idle, if more queues are watched than `IDLE_QUEUES_MAX`."""
 NO_CODE: Final = "none"
 """The value of the label ``code`` for an ask that was placed before a reason was reported."""
 
@@ -117,6 +121,8 @@ class Guarantees:
         )
         self._core = core
         self._watched: dict[Queue, tuple[Partition, int | None]] = {}
+        self._new: list[Queue] = []
+        """The watched queues that have not been checked yet."""
         self._checked_ms = 0
         self._stale = False
 
@@ -134,20 +140,39 @@ class Guarantees:
             full = len(self._watched) >= WATCHED_MAX
             if queue.spec.guaranteed and queue not in self._watched and not full:
                 self._watched[queue] = partition, None
-                self._checked_ms = 0
+                self._new.append(queue)
 
     def sliced(self, now: int) -> None:
-        """Check all watched queues, unless the last check is less than `CHECK_MS` ago."""
-        if self._stale and now >= self._checked_ms + CHECK_MS:
+        """Check all watched queues, or only the new ones if the last check is less than `CHECK_MS` ago."""
+        self._check_after(CHECK_MS, now)
+
+    def idle(self, now: int) -> None:
+        """Check all watched queues, or only the new ones if many are watched and the last check is less than `IDLE_CHECK_MS` ago.
+
+        Without this pause, a core with many watched queues would do little but check them, because it is idle after almost every ask.
+        A check that is left out is made after a later slice, or before the next scrape.
+        """
+        self._check_after(0 if len(self._watched) <= IDLE_QUEUES_MAX else IDLE_CHECK_MS, now)
+
+    def _check_after(self, pause_ms: int, now: int) -> None:
+        if self._stale and now >= self._checked_ms + pause_ms:
             self.check(now)
+        else:
+            self._check(self._new, now)
+            self._new.clear()
 
     def check(self, now: int) -> None:
         """Check all watched queues, if anything has changed since the last check."""
         if not self._stale:
             return
         self._stale, self._checked_ms = False, now
-        for queue, (partition, since) in list(self._watched.items()):
-            waits = self._is_known(partition, queue) and bool(queue.waiting())
+        self._check(list(self._watched), now)
+        self._new.clear()
+
+    def _check(self, queues: Iterable[Queue], now: int) -> None:
+        for queue in queues:
+            partition, since = self._watched[queue]
+            waits = queue.has_waiting() and self._is_known(partition, queue)
             unmet = waits and is_unmet(partition, queue)
             if since is not None and not unmet:
                 self.histogram.add((partition.name, queue.path), now - since)
@@ -177,7 +202,9 @@ def is_unmet(partition: Partition, queue: Queue) -> bool:
         for kind, quantity in queue.spec.guaranteed
         if quantity and kind in index
     }
-    for ask_class in queue.waiting():
+    if not any(short.values()):
+        return False
+    for ask_class in queue.pending if queue.parent is not None else queue.waiting():
         held = [short[at] for at, _ in ask_class.demand if at in short]
         if held and all(held):
             return True
@@ -239,15 +266,17 @@ class Durations:
         """Count the collected placements."""
         self._waits.count()
         if not self._core.is_amid:
-            self._guarantees.check(self._now)
+            self._guarantees.idle(self._now)
 
     def unmet(self) -> Iterator[tuple[str, str, int]]:
         """Yield the partition and path of each queue whose guarantee is unmet, and the instant at which this was found."""
         return self._guarantees.unmet()
 
     def prepare(self) -> None:
-        """Count the collected placements. If a histogram has no free line, free the lines of removed queues."""
-        self.idle()
+        """Count the collected placements, and check guarantees. If a histogram has no free line, free the lines of removed queues."""
+        self._waits.count()
+        if not self._core.is_amid:
+            self._guarantees.check(self._now)
         full = [one for one in self.histograms if one.folded]
         if full:
             known = frozenset(_queues(self._core.state.partitions.values()))

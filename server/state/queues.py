@@ -165,6 +165,12 @@ class Queue:
         """Return a priority inside this queue as the parent of the queue sees it (G5)."""
         return adjusted(priority, self.offset, fence=self.fence)
 
+    def has_waiting(self) -> bool:
+        """Return whether any ask waits in the queue or below it, without counting the asks."""
+        return bool(self.pending_asks) or (
+            self.parent is None and any(one.pending_asks for one in self.children.values())
+        )
+
     def waiting(self) -> "Counter[AskClass]":
         """Return how many asks of each class wait in the queue and below it."""
         if self.parent is not None:

@@ -24,6 +24,8 @@ from server.model.resources import resource
 from server.observe import durations, histograms
 from server.observe.histograms import BOUNDS_MS, Histogram
 from server.observe.metrics import ALONE, Around, Metrics
+from server.state.partition import Partition
+from server.state.queues import Queue
 from tests.effort import cases
 from tests.observe.test_metrics import LEAF, NOW, ROOT, ask
 
@@ -179,6 +181,37 @@ def test_an_unmet_guarantee_ends_when_nothing_waits_or_its_queue_is_gone() -> No
     applied = Configuration((PartitionSpec("default", lone),))
     timed.take(ReleaseRequested("rm", "high", ""), ConfigurationApplied(applied, "test"), after_s=4)
     assert timed.value("evenhand_guarantee_unmet_since_timestamp_seconds") is None
+
+
+def test_many_watched_queues_are_checked_after_a_pause_and_before_a_scrape(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A core is idle after almost every ask. With many waiting queues, it did little but check their guarantees."""
+    checked: list[str] = []
+    is_unmet = durations.is_unmet
+
+    def counted(partition: Partition, queue: Queue) -> bool:
+        checked.append(queue.path)
+        return is_unmet(partition, queue)
+
+    monkeypatch.setattr(durations, "is_unmet", counted)
+    monkeypatch.setattr(durations, "IDLE_QUEUES_MAX", 0)
+    timed = Timed()
+    timed.take(created("a1", 4_000, NOW), created("b1", 1_000, NOW, "high"))
+    assert checked == ["root.b"], "a queue in which an ask has begun to wait is checked at once"
+    for number in range(3):
+        timed.take(created(f"more-{number}", 1_000, NOW, "low"), after_s=0.01)
+        timed.metrics.idle()
+    assert checked == ["root.b"]
+    timed.take(ReleaseRequested("rm", "high", "b1"), after_s=0.05)
+    timed.metrics.idle()
+    assert checked == ["root.b"]
+    found = timed.found("evenhand_guarantee_unmet_seconds")
+    assert found == {("root.b",): (1, 0.08)}, "a scrape checks what the pause has left out"
+    timed.take(created("b2", 1_000, NOW, "high"))
+    timed.take(created("more", 1_000, NOW, "low"), after_s=durations.IDLE_CHECK_MS / S)
+    timed.metrics.idle()
+    assert checked == ["root.b"] * 3
 
 
 def test_queues_beyond_the_limit_share_a_line_and_a_metric_says_so(
