@@ -5,9 +5,8 @@ of the snapshot is copied when the first plan changes it. All changes are sums, 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from server.kernels import sums
@@ -22,8 +21,6 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.tentative import Tentative
 from server.snapshot.waiting import ClassFacts, WaitingAsk
 
-ClaimTurn = tuple[int, int, int, int]
-"""The sort key of a claim among the claims of its leaf (`WaitingAsk.turn`)."""
 FurtherClaims = Callable[[str], tuple[WaitingAsk, ...]]
 """A function that returns the claims of a leaf that follow the claims read so far, or () if there are no more."""
 
@@ -33,9 +30,8 @@ class Trial:
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches. A rollback empties this
     cache. ``further_claims`` reads the claims that the snapshot leaves out. ``further_claims`` is None if the snapshot has all
-    claims. ``unread_claims`` has the leaves of which the snapshot has no claim, although ``further_claims`` may return some, each with
-    a sort key that no such claim comes before. ``steps`` is the cost of searches so far, in units of one placement. With ``brief``, refusals of claims leave out
-    the protected candidates, because nothing will read them.
+    claims. ``steps`` is the cost of searches so far, in units of one placement. With ``brief``, refusals of claims leave out the
+    protected candidates, because no caller reads them.
     """
 
     __slots__ = (
@@ -68,7 +64,6 @@ class Trial:
         "snapshot",
         "steps",
         "touched",
-        "unread_claims",
     )
 
     def __init__(
@@ -76,10 +71,8 @@ class Trial:
         snapshot: Snapshot,
         shares: Proportion | None = None,
         further_claims: FurtherClaims | None = None,
-        unread_claims: Mapping[str, ClaimTurn] = MappingProxyType({}),
     ) -> None:
-        self.snapshot = snapshot
-        self.further_claims, self.unread_claims = further_claims, unread_claims
+        self.snapshot, self.further_claims = snapshot, further_claims
         self._shares = shares
         self._served = {one.key for one in snapshot.commitments if not one.weak}
         self._reserving = {one.key for one in snapshot.commitments if one.weak}
@@ -95,7 +88,8 @@ class Trial:
         self._reserved: Array | None = None
         self._disrupted: Counter[str] = Counter()
         self.touched: list[int] = []
-        self.steps, self.brief = 0, False
+        self.steps = 0
+        self.brief = False
         self.kept: dict[Any, Any] = {}
         self._weak: dict[str, list[int]] = {}
         self._weak_firm: dict[str, list[int]] = {}

@@ -111,7 +111,7 @@ def test_protected_candidates_are_told_alike_where_only_some_leaves_were_filtere
 ) -> None:
     """A pool that another queue's claim uses tells the protected candidates of the changed leaves, and keeps the others."""
     kept = Counter[bool]()
-    again = eligibility.spared_again
+    again = candidate_pool.spared_again
 
     def compared(
         snapshot: Snapshot, known: SparedByLeaf, filtered: FilteredRows, changed: Mask

@@ -17,7 +17,6 @@ from typing import Final
 from server.core.preemption import due, due_claims, pacing
 from server.core.preemption.deficits import Shortage
 from server.preemption.claims import guarantee
-from server.preemption.trial import ClaimTurn
 from server.snapshot.waiting import WaitingAsk
 from server.state import pending, sharing, snapshotting
 from server.state.applications import Ask, Group
@@ -41,10 +40,6 @@ If more leaves than this have claims, one claim of each leaf is read.
 """
 
 
-READ_MOST: Final = 100
-"""The largest number of leaves of which claims are read before one is tried. Of more leaves, claims are read in turn."""
-
-
 class Claims:
     """The claims that the round has not refused yet: the claims of each leaf in the order of P4.
 
@@ -65,8 +60,6 @@ class Claims:
 
         In a search of several ticks, these are only the first claims of each leaf.
         """
-        self.unread: dict[str, ClaimTurn] = {}
-        """The leaves of which no claim was read yet, each with a sort key that no claim of the leaf comes before."""
         self._partition = partition
         self._most = min(budget + 2, CHUNK_MOST)
         self._size = 1
@@ -142,7 +135,7 @@ class ClaimsOfSearch(Claims):
         if not search.is_searching:
             leaves = {**search.untried, **search.found}
             self._share_out(len(leaves))
-            self._read_first([*leaves])
+            self._chunks = {leaf: self._read(leaf) for leaf in leaves}
         self.is_searching = search.is_searching or (not self._left and any(search.found.values()))
         if not self.is_searching:
             self.due = [ask for found in self._chunks.values() for ask in found]
@@ -157,13 +150,8 @@ class ClaimsOfSearch(Claims):
         Return whether another search must begin, because the state has changed since this search began.
         """
         search, state = self._search, self._partition.round
-        is_left = cut or self.is_searching
-        for leaf in () if is_left else self.unread.keys() - self._chunks.keys():
-            self._read(
-                leaf
-            )  # the round tries no claim of the leaf, because it ended before the budget
-        untried: dict[str, list[Ask]] = {**search.untried}
-        for leaf, asks in self._chunks.items() if is_left else ():
+        untried: dict[str, list[Ask]] = {}
+        for leaf, asks in self._chunks.items() if cut or self.is_searching else ():
             left = [ask for ask in asks if _mask(ask) not in state.masked]
             if len(left) < len(asks):
                 pacing.keep_waiting(self._partition, guarantee.NAME, self._now)
@@ -184,27 +172,10 @@ class ClaimsOfSearch(Claims):
         This last claim stays among the untried claims, because the budget may be too small to try it.
         """
         self._left = len(self._search.found.get(leaf, ()))
-        last = self._chunks.get(leaf, [])[-1:]
+        last = self._chunks[leaf][-1:]
         chunk = self._read(leaf)
         self._chunks[leaf] = last + chunk
         return chunk
-
-    def _read_first(self, leaves: Sequence[str]) -> None:
-        """Read claims of the leaves. If there are many leaves, read only as many as show whether any ask may claim."""
-        for at, leaf in enumerate(leaves, start=1):
-            chunk = self._chunks[leaf] = self._read(leaf)
-            if chunk and self._left and len(leaves) > READ_MOST:
-                self.unread = {one: self._turn(one) for one in leaves[at:]}
-                return
-
-    def _turn(self, leaf: str) -> ClaimTurn:
-        """Return a sort key that no claim of a leaf comes before."""
-        search = self._search
-        turns = [pending.claims_in_turn(ask) for ask in search.untried.get(leaf, ())]
-        turns += [turn for turn, _ in search.found.get(leaf, ())[-1:]]
-        priority, cycle, *rest = min(turns)
-        since, arrival = rest
-        return priority, cycle - self._partition.round.cycles, since, arrival
 
     def _read(self, leaf: str) -> list[Ask]:
         """Return the untried claims of a leaf, and then claims from `search.found`, up to the size of a chunk.

@@ -216,8 +216,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
         return None
     begin(partition, asks, now, trims=trims)
     asks = asks._replace(claiming=claims.first())
-    taken = snapshotting.take(partition, now, due=asks)
-    trial = Trial(taken, shortage.known, claims.further, claims.unread)
+    trial = Trial(snapshotting.take(partition, now, due=asks), shortage.known, claims.further)
 
     def runs(trial: Trial, result: RoundResult) -> None:
         _shrink(partition, trial, now, result)
