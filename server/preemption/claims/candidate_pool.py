@@ -26,9 +26,7 @@ from server.preemption.claims.eligibility import (
     Block,
     ClaimEligibility,
     InQueueEligibility,
-    SparedByLeaf,
     spared,
-    spared_again,
 )
 from server.preemption.claims.margins import of as margins_of
 from server.preemption.claims.victim_sets import Candidate
@@ -92,9 +90,8 @@ Least = tuple[tuple[int, int], ...]
 class CandidatePool:
     """The candidate pool for one class. ``seen`` is the length of `Trial.touched` when the pool was built.
 
-    ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). If leaves were filtered again
-    after ``field`` was made, ``wide`` is the pool before that, and ``changed`` marks these leaves. In this case some rows in
-    ``field`` may be protected by now.
+    ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
+    leaves were filtered again after ``field`` was made. In this case some rows in ``field`` may be protected by now.
     """
 
     snapshot: Snapshot
@@ -106,8 +103,7 @@ class CandidatePool:
     filtered: FilteredRows
     field: VictimNodes
     seen: int
-    wide: "CandidatePool | None" = None
-    changed: Mask | None = None
+    is_narrowed: bool = False
 
     def serves(
         self, eligibility: EligibilityColumns, rules: Rules, least: Least, preferred: Mask | None
@@ -136,25 +132,18 @@ class CandidatePool:
             self.filtered, columns, trial.standing, eligibility, self.rules, other
         )
         known = self.snapshot, eligibility, self.rules, self.least, self.preferred, self.closed
-        return CandidatePool(*known, filtered, self.field, self.seen, self, other)
+        return CandidatePool(*known, filtered, self.field, self.seen, is_narrowed=True)
 
     @cached_property
     def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the protected candidates, by rule and leaf."""
-        return tuple(self._spared_by_leaf.values())
-
-    @cached_property
-    def _spared_by_leaf(self) -> SparedByLeaf:
-        if self.wide is None or self.changed is None:
-            return spared(self.snapshot, self.filtered)
-        known = self.wide._spared_by_leaf
-        return spared_again(self.snapshot, known, self.filtered, self.changed)
+        return spared(self.snapshot, self.filtered)
 
     @cached_property
     def passed(self) -> Mapping[str, int]:
         """Return, by leaf, how many allocations on nodes where the ask could run passed every rule."""
         rows, paths = self.field.passed, self.snapshot.leaf_paths
-        if self.wide is not None:
+        if self.is_narrowed:
             rows = rows[self.filtered.codes.take(rows) == PASSED]
         counts = enumerate(tally(self.filtered.leaf.take(rows)))
         return {paths[self.filtered.leaves[at]]: count for at, count in counts if count}
