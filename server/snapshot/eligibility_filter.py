@@ -1,14 +1,16 @@
 """The eligibility filter of running allocations for a claim.
 
-Values that depend on a queue's amounts are computed once for each leaf (`EligibilityColumns`). All other values are computed for
-all rows at once. A row that passes may be evicted alone. The planner decides whether several rows may be evicted together. A
-*standing* row is a row that runs and whose release is not ordered.
+The filter gives each row the first rule that protects the row, or PASSED.
+
+Values that depend on the amounts of queues are computed once for each leaf (`LeafEligibility`). All other values are computed
+for all rows at once. A row that passes the filter may be evicted if no other row is evicted with it. The planner decides
+whether several rows may be evicted together. A *standing* row is a row that runs and whose release is not ordered.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,7 +28,28 @@ from server.snapshot.columns import (
     VETOED,
     AllocationColumns,
 )
-from server.snapshot.leaf_eligibility import PASSED, EligibilityColumns
+
+UNLIMITED: Final = 1 << 62
+PASSED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeafEligibility:
+    """The eligibility of all allocations of one leaf as victims for one class of asks.
+
+    ``spared`` is the number of a rule that protects all allocations of the leaf, or 0 if no rule protects all of them. ``most``
+    is the largest amount that one victim may hold, by type. ``useful`` marks the types for which an eviction helps (G4).
+    ``priority`` is the highest priority that a victim may have (G5). ``since_ms`` is the latest instant at which a victim may
+    have started (V4). ``inside`` marks the types whose deciding queue contains the leaf (G2). ``inside`` is empty if no type
+    has such a deciding queue.
+    """
+
+    spared: int = 0
+    most: tuple[int, ...] = ()
+    useful: tuple[bool, ...] = ()
+    priority: int = UNLIMITED
+    since_ms: int = UNLIMITED
+    inside: tuple[bool, ...] = ()
 
 
 class Codes(NamedTuple):
@@ -85,28 +108,32 @@ class Rules(NamedTuple):
 def filter_rows(
     columns: AllocationColumns,
     standing: Mask,
-    eligibility: EligibilityColumns,
+    eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
 ) -> FilteredRows:
-    """Return the filter's result for all rows."""
+    """Return the filter's result for all rows.
+
+    The keys of ``eligibility`` are leaf numbers. Rows of leaves that are not in ``eligibility`` get the number of the rule for
+    allocations that are gone.
+    """
     leaves, at = columns.leaf_places()
     found = _judged(columns, standing, eligibility, rules, slice(None))
     return FilteredRows(found, at, leaves)
 
 
-def filter_again(  # noqa: PLR0913, PLR0917 - what is known, what has changed
+def filter_again(
     known: FilteredRows,
     columns: AllocationColumns,
     standing: Mask,
-    eligibility: EligibilityColumns,
+    eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
-    changed: Mask,
 ) -> FilteredRows:
-    """Return the filter's result after the eligibility of the leaves in ``changed`` changed.
+    """Return the filter's result after the eligibility of some leaves changed.
 
-    Only the rows of these leaves are judged again.
+    Only the rows of the leaves in ``eligibility`` are filtered again.
     """
-    rows = np.flatnonzero(changed.take(known.leaf))
+    places = [place for place, number in enumerate(known.leaves) if number in eligibility]
+    rows = np.flatnonzero(np.isin(known.leaf, places))
     found = known.codes.copy()
     found[rows] = _judged(columns, standing, eligibility, rules, rows)
     return known._replace(codes=found)
@@ -115,47 +142,54 @@ def filter_again(  # noqa: PLR0913, PLR0917 - what is known, what has changed
 def _judged(
     columns: AllocationColumns,
     standing: Mask,
-    eligibility: EligibilityColumns,
+    eligibility: Mapping[int, LeafEligibility],
     rules: Rules,
     rows: Array | slice,
 ) -> Array:
-    """Return, for some rows, the number of the rule that protects each row, or PASSED."""
-    at, resources, codes = columns.leaf_places()[1][rows], columns.resources[rows], rules.codes
+    """Return, for each of these rows, the number of the rule that protects the row, or PASSED."""
+    leaves, places = columns.leaf_places()
+    lines = [eligibility.get(number) for number in leaves]
+    at, resources, codes = places[rows], columns.resources[rows], rules.codes
     width = resources.shape[1]
     found = np.zeros(len(at), dtype=np.int64)
     for column in range(width):
+        most = _table([UNLIMITED if one is None else _at(one.most, column) for one in lines], at)
         held = resources[:, column]
-        found[(held > _table(eligibility.most[:, column], at)) & (held > 0)] = codes.below
+        found[(held > most) & (held > 0)] = codes.below
     useful = np.zeros(len(at), dtype=np.bool_)
     holding = np.zeros(len(at), dtype=np.bool_)
     for column in rules.needed:
         holding |= resources[:, column] > 0
     for column in range(width):
-        flags = eligibility.useful[:, column]
-        if flags.any():
-            useful |= flags.take(at) & (resources[:, column] > 0)
+        flags = [one is not None and bool(one.useful) and one.useful[column] for one in lines]
+        if any(flags):
+            useful |= np.array(flags, dtype=np.bool_).take(at) & (resources[:, column] > 0)
     found[~useful] = codes.useless
-    _bar_inside(found, eligibility.inside, at, resources, rules)
+    _bar_inside(found, lines, at, resources, rules)
     found[~holding] = codes.no_type
     started = columns.started_ms[rows]
     since = np.where(started == NOT_STARTED, columns.created_ms[rows], started)
-    latest = _table(eligibility.since_ms, at)
+    latest = _table([UNLIMITED if one is None else one.since_ms for one in lines], at)
     found[since > latest] = codes.min_runtime
-    found[columns.priorities[rows] > _table(eligibility.priority, at)] = codes.priority
+    highest = _table([UNLIMITED if one is None else one.priority for one in lines], at)
+    found[columns.priorities[rows] > highest] = codes.priority
     _bar(found, columns.flags[rows], rules, rows)
-    spared = _table(eligibility.spared, at)
+    spared = _table([codes.gone if one is None else one.spared for one in lines], at)
     found = np.where(spared != PASSED, spared, found)
     found[~standing[rows]] = codes.gone
     return found
 
 
-def _bar_inside(found: Array, inside: Mask, at: Array, resources: Array, rules: Rules) -> None:
-    """Mark as protected each row that runs inside the deciding queues of all needed types that it holds (G2)."""
-    if not inside.any():
+def _bar_inside(
+    found: Array, lines: Sequence[LeafEligibility | None], at: Array, resources: Array, rules: Rules
+) -> None:
+    """Mark as protected each row that lies inside the deciding queues of all needed types that the row holds (G2)."""
+    if not any(one is not None and one.inside for one in lines):
         return
     outside = np.zeros(len(at), dtype=np.bool_)
     for column in rules.needed:
-        outside |= ~inside[:, column].take(at) & (resources[:, column] > 0)
+        inside = [one is not None and bool(one.inside) and one.inside[column] for one in lines]
+        outside |= ~np.array(inside, dtype=np.bool_)[at] & (resources[:, column] > 0)
     found[~outside] = rules.codes.inside
 
 
@@ -174,11 +208,15 @@ def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:
         found[flags & flag != 0] = code
 
 
-def _table(values: Array, at: Array) -> Array:
+def _at(most: tuple[int, ...], column: int) -> int:
+    return most[column] if column < len(most) else UNLIMITED
+
+
+def _table(values: Sequence[int], at: Array) -> Array:
     """Return, for each row, the value of its leaf. If all leaves have the same value, return an array with this one value."""
-    if not len(values) or (values == values[0]).all():
+    if len(set(values)) <= 1:
         return np.array([*values[:1], 0][:1], dtype=np.int64)
-    return values.take(at)
+    return np.array(values, dtype=np.int64).take(at)
 
 
 class Tallied(NamedTuple):

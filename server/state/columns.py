@@ -24,7 +24,6 @@ from server.snapshot.columns import (
     NodeColumns,
     flags_of,
 )
-from server.snapshot.queue_tables import QueueTables
 from server.snapshot.queues import QueueFacts
 
 if TYPE_CHECKING:
@@ -312,7 +311,7 @@ class Columns:
     is not among them.
     """
 
-    __slots__ = ("allocations", "changed", "nodes", "queues", "tables", "width")
+    __slots__ = ("allocations", "changed", "nodes", "queues", "width")
 
     def __init__(self) -> None:
         self.width = 0
@@ -320,7 +319,6 @@ class Columns:
         self.allocations = AllocationRows()
         self.changed: dict[Ask, None] = {}
         self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
-        self.tables = QueueTables()
 
     def widen(self, width: int) -> bool:
         """Add columns up to this number of resource types.
