@@ -37,13 +37,18 @@ _OF_THE_FOLLOWER: Final = frozenset(
     {
         *_AWAY,
         grpc.StatusCode.CANCELLED,
+    }
+)
+"""The failures of a follower after which no view is read there."""
+_OF_A_VIEW: Final = frozenset(
+    {
         grpc.StatusCode.INTERNAL,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         grpc.StatusCode.UNAUTHENTICATED,
         grpc.StatusCode.UNKNOWN,
     }
 )
-"""The failures of a read at a follower after which the core that decides is asked."""
+"""The failures that are those of the follower only if the core that decides can answer: a visitor's token may be invalid."""
 _BEHIND: Final = frozenset({"FOLLOWER_BEHIND", "OTHER_HISTORY"})
 """The reasons for which a follower does not answer from its state."""
 
@@ -157,7 +162,12 @@ class Source:
         try:
             value = view(replace(asked, pictures=pictures))
         except Fault as fault:
-            if status_of(fault) not in _OF_THE_FOLLOWER and reason(fault) not in _BEHIND:
+            status = status_of(fault)
+            if status in _OF_A_VIEW:
+                found = self._at_deciding(leased, token, view)
+                self._connection.leave_follower(leased)
+                return found
+            if status not in _OF_THE_FOLLOWER and reason(fault) not in _BEHIND:
                 raise
             self._connection.leave_follower(leased)
             return self._at_deciding(leased, token, view)

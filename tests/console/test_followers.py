@@ -275,6 +275,22 @@ def test_the_deciding_core_is_read_silently_while_the_follower_is_not_close(answ
         assert cores.positions()[-1] == "100@t"
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.INTERNAL,
+    ],
+)
+def test_a_visitor_whom_both_cores_refuse_moves_no_other_visitor(code: grpc.StatusCode) -> None:
+    answers = Turns(refused(code), partitions("follower", followed(5)))
+    with pair(answers, refused(code)) as cores:  # type: ignore[arg-type]
+        with pytest.raises(Fault):
+            cores.source.read("unknown", _name)
+        assert cores.read()[0] == "follower"
+
+
 def test_what_is_absent_at_the_follower_is_absent() -> None:
     with pair(refused(grpc.StatusCode.NOT_FOUND)) as cores:
         with pytest.raises(Fault) as found:
