@@ -138,6 +138,8 @@ Metadata = tuple[tuple[str, str], ...]
 """The metadata of a call, by name."""
 MIN_POSITION = "evenhand-min-position"
 """The key of the metadata that name the oldest state that an answer may show."""
+_REFUSED = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
+"""The failures of a call whose caller the core does not know, or does not allow to ask."""
 _POSITION = re.compile(r"\d{1,18}(@[0-9A-Za-z]{1,64})?")
 
 Request = TypeVar("Request")
@@ -362,12 +364,16 @@ class _Way(NamedTuple):
     def deciding_and_follower(self, listed: str, token: str) -> tuple[str, str]:
         """Return the address of the core that decides, and that of the first core that follows it closely.
 
-        The second address is "" if there is no such core. Raises Fault if an address is invalid.
+        The second address is "" if there is no such core. Raises Fault if an address is invalid, or if cores refuse the caller
+        and none answers: the caller cannot learn which core decides.
         """
         addresses = checked_addresses(listed)
         if len(addresses) == 1:
             return addresses[0], ""
-        answers = dict(self._answers(addresses, token))
+        refusals: list[Fault] = []
+        answers = dict(self._answers(addresses, token, refusals))
+        if refusals and not answers:
+            raise refusals[0]
         leader = next((one for one, found in answers.items() if found.state == "leader"), "")
         if not leader:
             return next(iter(answers), addresses[0]), ""
@@ -375,9 +381,12 @@ class _Way(NamedTuple):
         return leader, next((one for one, it in answers.items() if is_follower(it, term)), "")
 
     def _answers(
-        self, addresses: Sequence[str], token: str = ""
+        self, addresses: Sequence[str], token: str = "", refusals: list[Fault] | None = None
     ) -> "Iterator[tuple[str, replication_pb2.GetReplicationResponse]]":
-        """Yield the address and the state of each core that answers, to the caller with a token if one is given."""
+        """Yield the address and the state of each core that answers, to the caller with a token if one is given.
+
+        ``refusals`` gets a Fault for each core that refuses the caller.
+        """
         metadata = as_caller(self.metadata, token)
         request = replication_pb2.GetReplicationRequest()
         limit = min(self.timeout_s, FIND_S)
@@ -386,7 +395,12 @@ class _Way(NamedTuple):
                 stub = replication_pb2_grpc.ReplicationServiceStub(channel)
                 try:
                     answer = stub.GetReplication(request, timeout=limit, metadata=metadata)
-                except grpc.RpcError:
+                except grpc.RpcError as error:
+                    refused = isinstance(error, grpc.Call) and error.code() in _REFUSED
+                    if refusals is not None and refused:
+                        fault = fault_of(error, address, secure=self.credentials is not None)
+                        fault.__cause__ = error
+                        refusals.append(fault)
                     continue
             yield address, answer
 

@@ -3,12 +3,13 @@
 import queue
 import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2  # type: ignore[import-untyped]
 
 from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2
@@ -172,6 +173,39 @@ def test_of_several_cores_the_deciding_one_and_a_close_follower_are_connected() 
         no_leader = Context(core=f"127.0.0.1:1,{follower.address}")
         with connected_core(no_leader, "", 5.0, follower=True) as core:
             assert (core.address, core.follower) == (follower.address, None)
+
+
+class _Knowing(FakeCore):
+    """A core that knows one token."""
+
+    def _unary(self, answer: Answer, request: Message, context: grpc.ServicerContext) -> Message:
+        if ("authorization", "Bearer known") not in context.invocation_metadata():
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "unknown token")
+        return super()._unary(answer, request, context)
+
+
+def test_a_visitor_with_an_unknown_token_chooses_no_core_for_others() -> None:
+    leads = replication_pb2.GetReplicationResponse(state="leader", term="t")
+    now = [0.0]
+    with running(
+        _Knowing(GetReplication=leads, ListPartitions=partitions("leader", picture(9)))
+    ) as leader:
+        listed = Context(core=f"127.0.0.1:1,{leader.address}")
+
+        def opener(token: str) -> AbstractContextManager[Core]:
+            return connected_core(listed, "", 5.0, follower=True, token=token)
+
+        with closing(Connection(opener, lambda: now[0])) as connection:
+            source = Source(connection)
+            with pytest.raises(Fault) as found:
+                source.read("unknown", _name)
+            assert status_of(found.value) is grpc.StatusCode.UNAUTHENTICATED
+            assert source.read("known", _name).value == "leader"
+            now[0] = RENEW_S
+            with pytest.raises(Fault):
+                source.read("unknown", _name)
+            until(lambda: not connection._renewing)
+            assert source.read("known", _name).value == "leader"
 
 
 # The newest state ------------------------------------------------------------------------------------------------
