@@ -98,7 +98,7 @@ class Source:
         """
         with self._leased(token) as leased:
             found = self._at_deciding(leased, token, view)
-            if leased.reader is not None:
+            if leased.core.one_of_several:  # Another reader may find a follower in the meantime.
                 self._note_position(leased, token)
             return found
 

@@ -279,6 +279,18 @@ def test_a_view_shows_what_a_visitor_has_changed_before() -> None:
         assert cores.positions() == ["200@t"]
 
 
+def test_a_change_before_the_follower_is_read_again_is_shown_there() -> None:
+    away = refused(grpc.StatusCode.UNAVAILABLE)
+    answers = Turns(away, partitions("follower", followed(300)))
+    with pair(answers, position=200) as cores:  # type: ignore[arg-type]
+        assert cores.read()[0] == "leader"
+        cores.source.ask("", lambda _: None)
+        cores.now[0] = RENEW_S
+        cores.read()
+        until(lambda: cores.read()[0] == "follower")
+        assert cores.positions()[1] == "200@t"
+
+
 def test_without_the_position_of_a_change_views_are_read_at_the_deciding_core() -> None:
     with pair(partitions("follower", followed(300))) as cores:
         cores.leader.answers["GetReplication"] = refused(grpc.StatusCode.INTERNAL)
