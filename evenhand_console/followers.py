@@ -68,7 +68,10 @@ class FollowerChannel:
         call = self._follower.unary_unary(method, *more, **options)
 
         def at_least(request: Any, **how: Any) -> Any:  # noqa: ANN401
-            how["metadata"] = (*(how.get("metadata") or ()), *self._newest.metadata())
+            given, newest = how.get("metadata") or (), self._newest.metadata()
+            # The core looks at the first position: that of `--at-least` is older than any state that was shown.
+            own = [one for one in given if not (newest and one[0] == MIN_POSITION)]
+            how["metadata"] = (*own, *newest)
             return call(request, **how)
 
         return at_least

@@ -247,6 +247,8 @@ def test_a_core_says_of_itself_what_only_it_knows() -> None:
     path = "/evenhand.v1.InspectService/GetQueueTree"
     own, oldest = ("authorization", "Bearer x"), (MIN_POSITION, "5@a")
     assert channel.unary_unary(path)("", metadata=(own,)) == ("follower", path, (own, oldest))
+    at_least = (MIN_POSITION, "3@a")
+    assert channel.unary_unary(path)("", metadata=(own, at_least))[2] == (own, oldest)
 
 
 # Reading ---------------------------------------------------------------------------------------------------------
