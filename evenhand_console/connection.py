@@ -97,18 +97,18 @@ class Connection:
 
     def _renew(self, before: "Opened", token: str) -> None:
         fresh: Opened | None = None
-        with suppress(Fault):
-            fresh = Opened(self._opener, token, self.clock(), self.newest)
-        with self._lock:
-            self._renewing = False
-            before.since_s = self.clock()
-            if fresh is None:
-                return
-            if self._current is before:
-                self._current = fresh
-                self._close_unused(before)
-            else:
-                fresh.close()
+        try:
+            with suppress(Fault):
+                fresh = Opened(self._opener, token, self.clock(), self.newest)
+        finally:
+            with self._lock:
+                self._renewing = False
+                before.since_s = self.clock()
+                if fresh is not None and self._current is before:
+                    self._current = fresh
+                    self._close_unused(before)
+                elif fresh is not None:
+                    fresh.close()
 
     def close(self) -> None:
         """Close the connection as soon as its last reader has ended."""
