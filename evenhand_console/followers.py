@@ -32,12 +32,17 @@ class Newest:
         self._earlier: set[str] = set()
         """The terms before the present one. Answers that are still on their way may name them."""
 
-    def note(self, position: int, term: str) -> None:
-        """Record the state of an answer. A term that was not seen before is later than all terms that were."""
+    def note(self, position: int, term: str, asked_in: str = "") -> None:
+        """Record the state of an answer. A term that was not seen before is later than all terms that were.
+
+        A term that was seen before is later if a process leads again, because its terms have one name. That is so if the position
+        is later, and the question was asked in the present term: ``asked_in`` is the term when it was asked.
+        """
         with self._lock:
+            again = asked_in and asked_in == self._term and position > self._position
             if term == self._term:
                 self._position = max(self._position, position)
-            elif term not in self._earlier:
+            elif term not in self._earlier or again:
                 self._earlier.add(self._term)
                 self._position, self._term = position, term
 

@@ -106,12 +106,13 @@ class Source:
         """Record the position of the core that decides. If it cannot be learned, stop reading at the follower."""
         core = self._as_visitor(leased.core, token)
         stub = replication_pb2_grpc.ReplicationServiceStub(core.channel)
+        _, asked_in = self._connection.newest.state()
         try:
             found = core.ask(stub.GetReplication, replication_pb2.GetReplicationRequest())
         except Fault:
             self._connection.leave_follower(leased)
         else:
-            self._connection.newest.note(found.position, found.term)
+            self._connection.newest.note(found.position, found.term, asked_in)
 
     @contextmanager
     def _leased(self, token: str) -> Iterator[Opened]:
@@ -121,13 +122,16 @@ class Source:
         ):
             yield leased
 
-    def _note(self, picture: inspect_pb2.Picture) -> None:
-        self._connection.newest.note(picture.position, picture.term)
+    def _noting(self) -> Callable[[inspect_pb2.Picture], None]:
+        """Return a function that records the states of the answers to questions that are asked from now on."""
+        newest = self._connection.newest
+        _, asked_in = newest.state()
+        return lambda picture: newest.note(picture.position, picture.term, asked_in)
 
     def _at_deciding(self, leased: Opened, token: str, view: Callable[[Core], Read]) -> Found[Read]:
         notices: list[str] = []
         shown = self._connection.newest.state()
-        pictures = Pictures(notices.append, self._note)
+        pictures = Pictures(notices.append, self._noting())
         asked = replace(self._as_visitor(leased.core, token), pictures=pictures)
         try:
             value = view(asked)
@@ -157,7 +161,7 @@ class Source:
     ) -> Found[Read]:
         """Read at a follower. If it cannot answer, or follows no longer closely, read at the core that decides."""
         notices: list[str] = []
-        pictures = Pictures(notices.append, self._note, names_follower=False)
+        pictures = Pictures(notices.append, self._noting(), names_follower=False)
         presence = self._presence.begin(self._as_visitor(leased.core, token))
         try:
             value = view(replace(asked, pictures=pictures))

@@ -225,6 +225,25 @@ def test_the_newest_state_never_goes_back() -> None:
         assert newest.metadata() == ((MIN_POSITION, shown),)
 
 
+def test_a_core_that_leads_again_shows_the_newest_state() -> None:
+    """The terms of one process have one name: a handover and its return lead back to the first name."""
+    leader = Turns(
+        *(partitions("leader", picture(*one)) for one in ((5, "a"), (7, "b"), (20, "a")))
+    )
+    follower = partitions("follower", followed(30))
+    with pair(follower, leader) as cores:
+        cores.leader.answers["GetReplication"] = Turns(
+            *(
+                replication_pb2.GetReplicationResponse(position=position, term=term)
+                for position, term in ((5, "a"), (7, "b"), (20, "a"))
+            )
+        )
+        for _ in range(3):
+            cores.source.ask("", _name)
+        cores.read()
+        assert cores.positions() == ["20@a"]
+
+
 def test_a_core_says_of_itself_what_only_it_knows() -> None:
     class Channel:
         def __init__(self, name: str) -> None:
@@ -284,7 +303,7 @@ def test_a_view_shows_what_a_visitor_has_changed_before() -> None:
 def test_a_change_before_the_follower_is_read_again_is_shown_there() -> None:
     away = refused(grpc.StatusCode.UNAVAILABLE)
     answers = Turns(away, partitions("follower", followed(300)))
-    with pair(answers, position=200) as cores:  # type: ignore[arg-type]
+    with pair(answers, position=200) as cores:
         assert cores.read()[0] == "leader"
         cores.source.ask("", lambda _: None)
         cores.now[0] = RENEW_S
@@ -333,7 +352,7 @@ def test_the_deciding_core_is_read_silently_while_the_follower_is_not_close(answ
 )
 def test_a_visitor_whom_both_cores_refuse_moves_no_other_visitor(code: grpc.StatusCode) -> None:
     answers = Turns(refused(code), partitions("follower", followed(5)))
-    with pair(answers, refused(code)) as cores:  # type: ignore[arg-type]
+    with pair(answers, refused(code)) as cores:
         with pytest.raises(Fault):
             cores.source.read("unknown", _name)
         assert cores.read()[0] == "follower"
