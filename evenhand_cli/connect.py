@@ -20,7 +20,7 @@ from evenhand_cli.contexts import Context, attributes, context_names, read_conte
 from evenhand_cli.faults import ExitCode, Fault
 from evenhand_cli.files import read_bytes, read_text
 from evenhand_cli.follower_choice import is_follower
-from evenhand_cli.rpc_faults import fault_of
+from evenhand_cli.rpc_faults import fault_of, refusal_of
 from evenhand_cli.signatures import joined
 from evenhand_cli.staleness import Pictures
 
@@ -138,8 +138,6 @@ Metadata = tuple[tuple[str, str], ...]
 """The metadata of a call, by name."""
 MIN_POSITION = "evenhand-min-position"
 """The key of the metadata that name the oldest state that an answer may show."""
-_REFUSED = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
-"""The failures of a call whose caller the core does not know, or does not allow to ask."""
 _POSITION = re.compile(r"\d{1,18}(@[0-9A-Za-z]{1,64})?")
 
 Request = TypeVar("Request")
@@ -364,8 +362,7 @@ class _Way(NamedTuple):
     def deciding_and_follower(self, listed: str, token: str) -> tuple[str, str]:
         """Return the address of the core that decides, and that of the first core that follows it closely.
 
-        The second address is "" if there is no such core. Raises Fault if an address is invalid, or if cores refuse the caller
-        and none answers: the caller cannot learn which core decides.
+        The second address is "" if there is no such core. Raises Fault if an address is invalid, or if cores only refuse the caller.
         """
         addresses = checked_addresses(listed)
         if len(addresses) == 1:
@@ -383,10 +380,7 @@ class _Way(NamedTuple):
     def _answers(
         self, addresses: Sequence[str], token: str = "", refusals: list[Fault] | None = None
     ) -> "Iterator[tuple[str, replication_pb2.GetReplicationResponse]]":
-        """Yield the address and the state of each core that answers, to the caller with a token if one is given.
-
-        ``refusals`` gets a Fault for each core that refuses the caller.
-        """
+        """Yield the address and state of each core that answers the caller. ``refusals`` gets a Fault of each that refuses the caller."""
         metadata = as_caller(self.metadata, token)
         request = replication_pb2.GetReplicationRequest()
         limit = min(self.timeout_s, FIND_S)
@@ -396,10 +390,7 @@ class _Way(NamedTuple):
                 try:
                     answer = stub.GetReplication(request, timeout=limit, metadata=metadata)
                 except grpc.RpcError as error:
-                    refused = isinstance(error, grpc.Call) and error.code() in _REFUSED
-                    if refusals is not None and refused:
-                        fault = fault_of(error, address, secure=self.credentials is not None)
-                        fault.__cause__ = error
+                    if refusals is not None and (fault := refusal_of(error, address)):
                         refusals.append(fault)
                     continue
             yield address, answer

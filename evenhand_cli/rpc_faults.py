@@ -110,3 +110,13 @@ def _read_detail(detail: AnyMessage, violations: list[str], advice: list[str]) -
         violations.append(f"{resource.resource_type} {resource.resource_name}".strip())
     elif detail.Unpack(help_links):
         advice += [link.description for link in help_links.links]
+
+
+def refusal_of(error: grpc.RpcError, address: str) -> Fault | None:
+    """Return the Fault of a call whose caller the core does not know or does not allow to ask, else None."""
+    refused = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+    if not isinstance(error, grpc.Call) or error.code() not in refused:
+        return None
+    fault = fault_of(error, address, secure=False)
+    fault.__cause__ = error
+    return fault
