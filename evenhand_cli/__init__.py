@@ -1,3 +1,3 @@
 """The command line `evenhand`."""
 
-import server  # noqa: F401 - before gRPC, see there
+import server  # noqa: F401 - to be imported before gRPC, for the reason given in that module

@@ -31,7 +31,7 @@ RECORDS = "Look at records"
 class CommandModule:
     """The module of a command, and the name of its function when it differs from the command's name.
 
-    A module without a package is one of `evenhand_cli.commands`.
+    A module that is named without its package is in `evenhand_cli.commands`.
     """
 
     panel: str
@@ -71,7 +71,7 @@ COMMANDS = {
 
 
 class Shelf(MutableMapping[str, Any]):
-    """The commands by name, in order. Each command is created when it is first requested."""
+    """The commands by name, in the order of the help. Each command is created when it is first requested."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -123,12 +123,12 @@ class Commands(Group):
         self.commands = Shelf()
 
     def make_context(self, *arguments: Any, **attributes: Any) -> Any:  # noqa: ANN401
-        """Read the options that stand before the command's name."""
+        """Return the context of the program, after reading the options before the command's name."""
         with ended_by_faults():
             return super().make_context(*arguments, **attributes)
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        """Run the command that the user named."""
+        """Run the command that the user named. A `Fault` of the command ends the program."""
         with ended_by_faults():
             return super().invoke(ctx)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from evenhand_cli.faults import ExitCode, Fault
 
 Given = bool | str | float | None
-"""The value of an option; a false value means that the option was not given."""
+"""The value of an option. An empty or false value means that the option was not given."""
 
 
 def refuse_together(option: str, **given: Given) -> None:

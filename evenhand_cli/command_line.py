@@ -1,7 +1,7 @@
 """The reading of a command line: shared options may stand before the command's name.
 
-`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same. The command itself reads the
-options before its name, so that the message for an unknown option is the same in both positions.
+`evenhand --core HOST:PORT queues` and `evenhand queues --core HOST:PORT` mean the same. The command itself also reads
+the options that stand before its name. For this reason the message for an unknown option is the same in both positions.
 """
 
 import re
@@ -31,9 +31,9 @@ SHARED = frozenset(
         "-p",
     }
 )
-"""Options with a value that may stand before the command."""
+"""Options with a value that may stand before the command's name."""
 LEADING = "evenhand.leading"
-"""The key under which a context keeps the options before the command."""
+"""The key in a context's `meta` under which the options before the command's name are stored."""
 RENAMED = {
     "-n": "-n is --namespace in the listings that have one; write --node or --count in full",
 }
@@ -57,7 +57,7 @@ class Group(TyperGroup):
     """A group of commands that passes shared options before a command's name on to the command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
-        """Read the group's own options, and keep the shared options for the command."""
+        """Read the group's own options, and store the shared options for the command."""
         leading, own, rest = split(args)
         ctx.meta[LEADING] = (*ctx.meta.get(LEADING, ()), *leading)
         return super().parse_args(ctx, [*own, *rest])

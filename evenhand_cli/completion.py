@@ -19,7 +19,7 @@ from evenhand_cli.faults import Fault
 
 TIMEOUT_S = 0.5
 NAMES_MAX = 5_000
-"""Maximum number of names of one kind that are requested, which is one page."""
+"""Maximum number of names of one kind that are requested, which is the size of one page of a listing."""
 POD_NAME = "kubernetes.io/meta/podName"
 POD_NAMESPACE = "kubernetes.io/meta/namespace"
 
@@ -27,10 +27,9 @@ Ask = Callable[[Core, str], Iterable[str]]
 
 
 def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
-    """Return the names that the core gives and a shell can show, sorted.
+    """Return the sorted names that the core answers and that a shell can show.
 
-    When the core does not answer a request, or refuses it, only the names from the requests before it are
-    returned.
+    If the core does not answer a request, or refuses the request, only the names from earlier requests are returned.
     """
     found: list[str] = []
     given = {name: str(ctx.params.get(name) or "") for name in FIELDS.values()}

@@ -162,7 +162,7 @@ def _unwrapped(found: Sequence[_Map], name: str) -> QueuesText:
 
 
 def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
-    """Return the ConfigMaps with the shim's settings; the last of them takes precedence.
+    """Return the ConfigMaps with the shim's settings; the last ConfigMap takes precedence.
 
     A single ConfigMap may have any name. Raises Fault when there are several ConfigMaps, and none of them has a name
     that the shim reads.
@@ -183,7 +183,7 @@ def _chosen(found: Sequence[_Map], name: str) -> list[_Map]:
 
 
 def _as_known(chosen: Sequence[_Map]) -> list[Mapping[str, Any]]:
-    """Return the ConfigMaps under the names that the shim reads; a single ConfigMap may have any name."""
+    """Return the ConfigMaps with names that the shim reads. A single ConfigMap, which may have any name, is renamed."""
     if len(chosen) == 1:
         return [{**chosen[0].item, "metadata": {"name": CONFIG_MAPS[-1]}}]
     return [one.item for one in chosen]

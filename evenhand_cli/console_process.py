@@ -80,9 +80,9 @@ def is_loopback(listen: str) -> bool:
 
 @contextmanager
 def perhaps_beside(listen: str) -> Iterator[tuple[str, Callable[[str], None]]]:
-    """Yield the values of `console_beside`. If `listen` is empty, yield an empty URL, and a function that starts nothing.
+    """Yield the URL and the function of `console_beside`.
 
-    Raises Fault as `console_beside` does.
+    If `listen` is empty, yield an empty URL, and a function that starts nothing. Raises Fault as `console_beside` does.
     """
     if listen:
         with console_beside(listen) as found:
@@ -131,7 +131,10 @@ def _started(sock: socket.socket, core: str) -> "subprocess.Popen[bytes]":
 
 
 def _reached(core: str) -> str:
-    """Return the address at which this machine reaches a core that listens on any address of the machine."""
+    """Return an address at which this machine reaches a core.
+
+    The address differs from `core` only if that means all addresses.
+    """
     host, _, port = core.rpartition(":")
     with suppress(ValueError):
         given = ip_address(host.strip("[]"))
@@ -141,7 +144,10 @@ def _reached(core: str) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """End the process by closing its standard input, which would also close if this process ended."""
+    """End the console's process by closing its standard input.
+
+    The standard input is also closed if this process ends.
+    """
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()

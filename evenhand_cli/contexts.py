@@ -1,4 +1,4 @@
-"""Contexts: named cores with the files that give access to them, in one configuration file of the user.
+"""Contexts in the user's configuration file. A context names a core and the files that give access to the core.
 
 The file is `$EVENHAND_CONFIG`, else `evenhand/config.yaml` below `$XDG_CONFIG_HOME` or `~/.config`:
 
@@ -144,10 +144,10 @@ def write_contexts(contexts: Contexts) -> None:
 
 
 def changed(contexts: Contexts, name: str, values: Mapping[str, str]) -> Contexts:
-    """Return the contexts after setting fields of one of them; an empty value unsets a field. Raises Fault for a malformed name.
+    """Return the contexts after setting fields of the context `name`; an empty value unsets a field.
 
-    A context that does not exist is added. If there is no current context, the changed context becomes the current
-    context.
+    Raises Fault for a malformed name. A context that does not exist is added. If there is no current context, the
+    changed context becomes the current context.
     """
     if not NAME.fullmatch(name):
         raise Fault(
@@ -168,7 +168,10 @@ def is_readable_by_others(file: Path) -> bool:
 
 
 class _Reader:
-    """A reader of the file's text; each problem is raised as a fault with its line."""
+    """A reader of the text of the configuration file.
+
+    Each problem is raised as a fault with the line of the problem.
+    """
 
     def __init__(self, file: Path) -> None:
         # These modules are loaded only when the user has a configuration file.

@@ -48,7 +48,7 @@ class CoreGroup(NamedTuple):
     partitions: tuple[str, ...]
     """The partitions that the table names for the group."""
     revision: int = 0
-    """A number that is raised at each change of the group's partitions, so that no core with an older table decides."""
+    """A number that is raised at each change of the group's partitions. A core with an older number does not decide."""
 
 
 class CoreTable(NamedTuple):

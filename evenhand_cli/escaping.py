@@ -32,10 +32,10 @@ def escaped(text: str) -> str:
 
 
 def escaped_json(text: str) -> str:
-    """Return JSON with equal values.
+    """Return a JSON text with the values of the given JSON text.
 
-    Characters that control a terminal are written as JSON escapes. Escapes are possible because these characters
-    occur only in strings.
+    Characters that control a terminal are written as JSON escapes. Escapes are possible because these characters occur
+    only in strings.
     """
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if acts(text) else text
 
@@ -50,9 +50,9 @@ class EscapingConsole(Console):
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - the options of a Console
         super().__init__(markup=False, emoji=False, **options)
         self.has_shortened = False
-        """Whether a name in a text, outside of tables, was shortened."""
+        """Whether a name outside of tables was shortened."""
         self.has_note = False
-        """Whether the note of a table says that names are shortened."""
+        """Whether the note below a table says that names are shortened."""
 
     @property
     def lacks_note(self) -> bool:

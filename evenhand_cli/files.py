@@ -23,7 +23,7 @@ def unreadable(path: Path, error: OSError, where: str) -> Fault:
 
 
 def read_bytes(path: Path, where: str) -> bytes:
-    """Return the content of a file. `where` names the option or argument.
+    """Return the content of a file. `where` names the option or argument that gave the path.
 
     Raises Fault if the file cannot be read or is larger than FILE_BYTES_MAX.
     """

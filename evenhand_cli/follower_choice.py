@@ -5,9 +5,12 @@ from typing import Final
 from evenhand.v1 import inspect_pb2, replication_pb2
 
 BEHIND_MAX: Final = 5_000
-"""The largest number of events and ticks by which a follower that is read may be known to be behind."""
+"""The largest number of events and ticks by which a follower may be behind its leader to be used for reads."""
 SILENT_MS_MAX: Final = 3_000
-"""The largest number of milliseconds since a follower that is read heard its leader, which sends something every second."""
+"""The largest number of milliseconds since the last message of its leader after which a follower is used for reads.
+
+A leader sends a message every second.
+"""
 
 
 def is_follower(found: replication_pb2.GetReplicationResponse, term: str) -> bool:

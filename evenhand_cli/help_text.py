@@ -44,7 +44,7 @@ def group(shown: Any, ctx: Any) -> str:  # noqa: ANN401
 
 
 def connection(shown: Any) -> str:  # noqa: ANN401
-    """Return the connection options of a command in full."""
+    """Return the help about the connection options of a command."""
     rows = [_option(one) for one in shown.params if one.rich_help_panel == CONNECTION]
     about = (
         "Options of every command that asks a core. They may stand before or after the command."

@@ -36,7 +36,10 @@ FLAGS: Final = {
     "--token": "--token",
     "--user": "--user",
 }
-"""The flags that may stand before the command, each with its long form. kubectl gets all of them but `--selector`."""
+"""The flags that may stand before the command, each with its long form.
+
+All flags except `--selector` are passed to kubectl.
+"""
 HELP: Final = f"""\
 Usage: kubectl evenhand [FLAGS OF KUBECTL] COMMAND [ARGUMENTS]
 
@@ -99,11 +102,11 @@ def runs_here(words: Sequence[str], variables: Mapping[str, str]) -> bool:
 
 
 def chosen(pods: Sequence[Mapping[str, Any]], selector: str) -> tuple[str, str]:
-    """Return namespace and name of the pod of a core in which the command runs: a pod that is ready, or else a pod that runs.
+    """Return namespace and name of the pod in which the command runs: a core that is ready, or else a core that runs.
 
     Raises Fault if no core runs, or if several namespaces have cores.
 
-    If several cores run, any of their pods can be used, because the command finds the core that leads.
+    If several cores run, the pod of any of these cores can be used. The command then finds the core that leads.
     """
     namespaces = sorted({pod["metadata"]["namespace"] for pod in pods})
     if not pods:

@@ -141,7 +141,10 @@ def _value(listing: Listing[Any], rows: Sequence[Any]) -> dict[str, Any]:
 
 
 def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_s: float) -> None:
-    """Write the listing, and write it again when its rows have changed. The loop ends only with a Fault or an interrupt."""
+    """Write the listing, and write it again whenever its rows have changed.
+
+    The loop ends only with a Fault or an interrupt.
+    """
     before: Mapping[str, Any] | None = None
     with pictures(shape.form) as draw:
         while True:
@@ -163,10 +166,10 @@ def _watch(core: Core, take: Callable[[], Listing[Any]], shape: Shape, interval_
 
 @contextmanager
 def pictures(form: Form) -> Iterator[Callable[[RenderableType, bool], None]]:
-    """Open a display and yield a function that draws a picture on it.
+    """Open a display, and yield a function that draws a picture on the display.
 
-    On a terminal a new picture replaces the previous picture. On another output a picture is written below the
-    previous picture if the two differ.
+    On a terminal a new picture replaces the previous picture. On another output a picture is written below the previous
+    picture if the two differ.
     """
     console = console_for(form)
     if not console.is_terminal:

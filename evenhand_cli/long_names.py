@@ -17,7 +17,10 @@ SIGN, PLAIN_SIGN = "…", "~"
 _LEAD: Final = re.compile(r"(?:[│├└─ ]+|[|+`\- ]+ )?")
 """The indent, or the guides of the tree, before a name. This part is never shortened."""
 _WORD: Final = re.compile(r"^ *\S+|\S+", re.MULTILINE)
-"""The pattern of a word. The first word of a line includes the indent, because rich does not break a line between the two."""
+"""The pattern of a word.
+
+The first word of a line includes the indent, because rich breaks no line between indent and word.
+"""
 _COMMAND: Final = re.compile(r"(evenhand .+?)(?:: (.*))?")
 """The pattern of a command, with the phrase that says what the command is for."""
 
@@ -68,7 +71,7 @@ def command_in(text: str) -> tuple[str, str]:
 
 
 def _middle(name: str, width: int) -> tuple[int, int] | None:
-    """Return the first and the last position of the part that is left out.
+    """Return the first and the last position of the part of a name that is left out to shorten the name.
 
     Return None if the name is short enough, or cannot be shortened.
     """

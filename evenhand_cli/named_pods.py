@@ -23,7 +23,7 @@ def meant(
 
 
 def speaking(pods: Sequence[inspect_pb2.Allocation]) -> list[str]:
-    """Return a list with one key: the key of the pod whose answer is shown for a workload.
+    """Return a list with the key of the one pod whose explanation is shown for a workload.
 
     The pod is the first waiting pod or, if no pod waits, the first pod. Return an empty list if the workload has no
     pods.

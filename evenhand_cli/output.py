@@ -1,8 +1,8 @@
 """Output forms of a result: a table for users; JSON, YAML or names for scripts.
 
-The JSON keys are the field names of `proto/evenhand/v1`. Numbers are exact. JSON output is one object, and the output
-stream has nothing else. Every field is present, even an empty one, so that scripts can rely on it. The value of an
-enumeration is a word in lower case (`active`, `error`). YAML has the same keys as JSON.
+The JSON keys are the field names of `proto/evenhand/v1`. Numbers are exact. JSON output is one object, and nothing else
+is written to the output stream. Every field is present, even an empty one, so that scripts can rely on it. The value of
+an enumeration is a word in lower case (`active`, `error`). YAML has the same keys as JSON.
 """
 
 import enum
@@ -53,7 +53,10 @@ Output = Annotated[
 def show(
     form: Form, value: Mapping[str, Any], picture: Callable[[Console], RenderableType]
 ) -> None:
-    """Write a result as data, or as text for this console. Raises Fault for the form `name`, because only listings have names."""
+    """Write a result as data, or as the text that `picture` returns.
+
+    Raises Fault for the form `name`, because only listings have names.
+    """
     if form is Form.NAME:
         raise no_names()
     if form.is_data:

@@ -20,10 +20,10 @@ _Stamp = tuple[int, int, int] | None
 
 
 class RenewedSecrets:
-    """The content of the files.
+    """The content of the files with certificates and token.
 
-    A call returns the newest usable content of the files. If no file has changed, a call returns the same objects as
-    before.
+    A call of this object returns the newest usable content of the files. If no file has changed, a call returns the
+    same objects as before.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ Command = Callable[..., Any]
 
 
 def joined(command: Command, wrapper: Command, *, keep_first: bool = False) -> Command:
-    """Return the wrapper with additional parameters: the options of the command, followed by the wrapper's own options.
+    """Return the wrapper with the options of the command as parameters, followed by the wrapper's own options.
 
     The wrapper provides the command's first parameter. With `keep_first` the wrapper also has the command's first
     parameter as a parameter of its own. The wrapper's last parameter is a mapping with the command's options.

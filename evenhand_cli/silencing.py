@@ -36,7 +36,11 @@ def sorted_out(
     silenced: Sequence[config_pb2.ConfigProblem],
     ignored: Sequence[str],
 ) -> tuple[list[config_pb2.ConfigProblem], list[config_pb2.ConfigProblem]]:
-    """Return the problems to show and the ignored problems. All problems have line numbers of the file."""
+    """Return the problems to show, and the ignored problems.
+
+    A problem is ignored if it is in `silenced` or if its code is in `ignored`. All returned problems have line numbers
+    of the file.
+    """
     shown = [one for one in problems if not one.code or one.code not in ignored]
     more = [one for one in problems if one.code and one.code in ignored]
     return read.placed(shown), read.placed([*silenced, *more])

@@ -13,9 +13,10 @@ _SUMMED_MORE: Final = ("recovered_allocations", "recovered_asks")
 
 
 def join(answers: Sequence[Any]) -> Any:  # noqa: ANN401 - of the type of the answers
-    """Return one answer. Lists are joined in the order of the groups, and all other fields come from the first group.
+    """Return the combination of several answers.
 
-    If only some groups know the requested name, the answer is the answer of a group that knows the name.
+    Lists are joined in the order of the groups, and all other fields come from the first group. If only some groups
+    know the requested name, return the answer of a group that knows the name.
     """
     known = [one for one in answers if not _is_unknown(one)] or list(answers)
     whole = type(known[0])()
@@ -61,7 +62,7 @@ def _add(whole: Message, one: Message) -> None:
 
 
 def _join_managers(info: inspect_pb2.ServerInfoResponse) -> None:
-    """Combine the rows of a manager into one row, with the sums of its objects and the worst state of its sessions."""
+    """Combine all rows of a manager into one row, with the sums of its objects and the worst state of its sessions."""
     rows: dict[str, inspect_pb2.ManagerInfo] = {}
     for one in info.managers:
         row = rows.get(one.rm_id)

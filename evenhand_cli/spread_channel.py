@@ -56,9 +56,10 @@ class SpreadChannel:
         *,
         secure: bool,
     ) -> None:
-        """Make a channel. ``reach`` opens the channel to the core that decides, given the addresses of a group.
+        """Make a channel to all groups of a table.
 
-        ``metadata`` has, by the name of a group, the metadata that only calls to this group get.
+        ``reach`` opens the channel to the core that decides, given the addresses of a group. ``metadata`` has, by the
+        name of a group, the metadata that only calls to this group get.
         """
         self.table = table
         self.secure = secure
@@ -151,7 +152,7 @@ class SpreadChannel:
         return Fault(found.what, where=where, advice=found.advice, code=found.code)
 
     def miss(self, group: CoreGroup, error: grpc.RpcError) -> None:
-        """Print, once for each group, that the group is missing in the answer."""
+        """Print that the answer lacks a group that could not be reached. For each group the notice is printed once."""
         if group.name not in self.missing:
             self.missing.add(group.name)
             fault = self.fault(group, error)

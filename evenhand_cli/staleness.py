@@ -23,7 +23,8 @@ class Pictures:
     ) -> None:
         """Make a printer of notices. ``say`` gets each line; it prints on the error stream when not given.
 
-        ``note`` gets the state that came with each answer. Without ``names_follower``, no line says that the core follows another.
+        ``note`` gets the state that came with each answer. Without ``names_follower``, no line says that the core
+        follows another core.
         """
         self._say = say
         self._note = note

@@ -25,7 +25,7 @@ def hangup_event() -> asyncio.Event:
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
     """Run the work until it ends, or cancel it when SIGINT or SIGTERM arrives.
 
-    Raises the error with which the work ends, except for an error after the cancellation.
+    Raises the error that ends the work, unless the work was cancelled before.
     """
     stopped = asyncio.create_task(stop_event().wait())
     task = asyncio.create_task(work)

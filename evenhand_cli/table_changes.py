@@ -13,7 +13,7 @@ from evenhand_cli.core_table import CoreGroup, CoreTable
 from server.record import whole_file
 
 _WIDTH: Final = 1 << 16
-"""The maximum length of a line in the file, so large that each group is on one line."""
+"""The maximum length of a line in the file of a table. This length is so large that each group is on one line."""
 
 
 class BusyError(Exception):

@@ -104,7 +104,7 @@ def say(message: str) -> None:
 
 @contextmanager
 def patience(doing: str) -> Iterator[Callable[[str], None]]:
-    """Print a text about the work in progress if the block takes long; the yielded function changes the text."""
+    """Print a text about the work in progress if the block takes long. The yielded function changes this text."""
     console = notices()
     status = console.status(Text(doing))
     start = status.start if console.is_terminal else (lambda: console.print(Text(f"{doing} ...")))
@@ -153,7 +153,7 @@ def wrapped(text: str, width: int | None) -> list[str]:
 
 
 def _width_of(console: Console) -> int | None:
-    """Return the width for lines, from the terminal or from COLUMNS.
+    """Return the width of lines, which the terminal or COLUMNS determines.
 
     Return None when lines may have any width.
     """

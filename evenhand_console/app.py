@@ -56,7 +56,7 @@ from evenhand_console.waking import Kinds, Waking
 
 Read = TypeVar("Read")
 UNAUTHORIZED: Final = 401
-"""HTTP status of a page that asks the visitor to log in. A page with this status is not updated."""
+"""HTTP status of a page that asks the visitor to log in. Such a page is not updated while it is open."""
 THREADS_MAX: Final = 12
 """The largest number of simultaneous reads of the core for pages that are kept up to date."""
 ASKS_MAX: Final = 8
@@ -65,9 +65,9 @@ ASKS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The addresses at which browsers reach the console, and the name of the proxy's header with the visitor's token, or "".
+    """The addresses at which browsers reach the console, and the name of the proxy's header with the visitor's token.
 
-    ``clock`` returns seconds that never decrease.
+    The name is empty if no proxy sends tokens. ``clock`` returns seconds that never decrease.
     """
 
     hosts: Hosts
@@ -76,7 +76,10 @@ class Options:
 
 
 class Console:
-    """The state of the application: the templates, the readers, and the secret from which the marks of its forms are made."""
+    """The state of the application: the templates, the readers of pages, and the secret for the marks of forms.
+
+    The mark of a form is a hidden text that shows that the console itself made the form.
+    """
 
     def __init__(self, source: Source, options: Options) -> None:
         self.options = options
@@ -112,7 +115,7 @@ class Console:
         self.readers.wake(token, concerns)
 
     async def _make(self, key: Key, latest: Fragment | None) -> Fragment:
-        """Read and render the part of a page that changes."""
+        """Read from the core, and render the part of a page that changes with the state of the core."""
         return await anyio.to_thread.run_sync(self._made, key, latest, limiter=self._threads)
 
     def _made(self, key: Key, latest: Fragment | None) -> Fragment:
@@ -136,7 +139,7 @@ class Console:
         return self.shown(request, view.title, fragment, query)
 
     async def live(self, request: Request, view: View[Any]) -> Response:
-        """Return the stream of changes of the page of a view."""
+        """Return the stream that sends each change of the page of a view."""
         query = query_of(view.path, view.parameters, request.query_params.multi_items())
         key = Key(view.name, query, self.token(request))
         return stream_of(self.readers.follow(key, request.headers.get("last-event-id", "")))
@@ -144,7 +147,7 @@ class Console:
     def shown(
         self, request: Request, title: str, fragment: Fragment, query: Query | None = None
     ) -> Response:
-        """Return a whole page around the part that changes."""
+        """Return a whole page that contains the given changing part."""
         cookies, session = self._cookies(request), self._session(request)
         html = self.pages.whole(
             "layout.html",
@@ -170,7 +173,7 @@ class Console:
         return cast("str", request.state.session)
 
     async def ask(self, request: Request, read: Callable[[Core], Read]) -> Found[Read]:
-        """Return the result of a function that reads or changes the core that decides, with the token of the visitor.
+        """Return the result of a function that sends requests to the core that decides, with the token of the visitor.
 
         Raises Fault if the core does not answer or refuses.
         """
@@ -193,18 +196,24 @@ class Console:
     def _own_page(
         self, request: Request, title: str, name: str, status: int, **values: object
     ) -> Response:
-        """Render a page that is made for one visitor, with the mark of its forms."""
+        """Render a page that is made for one visitor.
+
+        The forms of the page contain the mark of the visitor's session.
+        """
         mark = form_mark(self._secret, self._session(request))
         made = self.pages.fragment(name, "", mark=mark, **values)
         return self.shown(request, title, Fragment(made.html, status))
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
-        """Return the proof that the visitor has seen which changes a text would make to a configuration."""
+        """Return the proof that the visitor has seen the changes that a text would make to the configuration `base`."""
         seen = Tried(self._session(request), self.token(request), base, text)
         return tried_mark(self._secret, seen, self.options.clock())
 
     def proven(self, request: Request, text: str, base: tuple[int, str], given: str) -> Proof:
-        """Return whether a proof shows that the visitor has seen which changes a text would make to a configuration."""
+        """Return whether a proof shows that the visitor has seen the changes that a text would make.
+
+        The changes are those to the configuration `base`.
+        """
         seen = Tried(self._session(request), self.token(request), base, text)
         return proven(self._secret, seen, self.options.clock(), given)
 
@@ -248,7 +257,10 @@ class Console:
         return fields
 
     async def log_in(self, request: Request) -> Response:
-        """Keep the token of the form for this browser. The core decides at each read which data the token may see."""
+        """Store the token of the form in a cookie of this browser.
+
+        The core decides at each read which data the token may see.
+        """
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
         cookies = self._cookies(request)
@@ -257,7 +269,7 @@ class Console:
         return response
 
     async def log_out(self, request: Request) -> Response:
-        """Delete the token that this browser keeps."""
+        """Delete the token that a cookie of this browser stores."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
         cookies = self._cookies(request)
@@ -266,7 +278,7 @@ class Console:
         return response
 
     async def choose_theme(self, request: Request) -> Response:
-        """Keep the chosen colours, light or dark."""
+        """Store the chosen colours, light or dark, in a cookie of this browser."""
         fields = await self.form(request)
         response = RedirectResponse(own_path(fields.get("next", "")), 303)
         self._cookies(request).keep_theme(response, fields.get("theme", ""))

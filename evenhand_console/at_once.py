@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Final, TypeVar
 
 CALLS_MAX: Final = 12
-"""Largest number of such calls at a time, of all views together; further calls wait.
+"""Largest number of calls that views make at the same time, all views together. Further calls wait.
 
 All calls of the console together are at most 32, which is the core's limit for one caller.
 """
@@ -15,13 +15,16 @@ All calls of the console together are at most 32, which is the core's limit for 
 Answer = TypeVar("Answer")
 _POOL: Final = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="console-call")
 Extend = Callable[[], Callable[[], None]]
-"""A function that keeps a connection open. The connection may be closed after the returned function was called."""
+"""A function that keeps a connection open, and returns a function.
+
+After the returned function was called, the connection may be closed.
+"""
 _EXTEND: Final[ContextVar[Extend | None]] = ContextVar("extend", default=None)
 
 
 @contextmanager
 def extending(extend: Extend) -> Iterator[None]:
-    """Keep the connection of a view open for the reads that this thread begins in the block, until each of them has ended.
+    """Keep the connection of a view open until each read that this thread begins in the block has ended.
 
     The connection has to stay open because a view ends at its first failed read, while its other reads still run.
     """
@@ -33,10 +36,10 @@ def extending(extend: Extend) -> Iterator[None]:
 
 
 def begin(read: Callable[[], Answer]) -> "Future[Answer]":
-    """Begin a read in another thread. `result()` waits for its result, or raises its Fault.
+    """Begin a read in another thread, and return its Future.
 
-    A read must not begin other reads: if all threads run reads that wait for reads which they began, no read can
-    continue.
+    The method `result()` of the Future waits for the result, or raises the Fault of the read. A read must not begin
+    other reads: if all threads run reads that wait for reads which they began, no read can continue.
     """
     extend = _EXTEND.get()
     if extend is None:

@@ -1,4 +1,4 @@
-"""The bar of a quantity: lengths for an SVG in thousandths of the whole bar, and a text with the same numbers."""
+"""The bar of a quantity: its lengths in thousandths of the whole bar, for an SVG, and a text with the same numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,10 @@ class Bar:
     used: int
     promised: int
     state: str
-    """`within` the guarantee, `over` it, `full` up to the limit, or `short` of it while asks wait."""
+    """The usage: `within` the guarantee, `over` the guarantee, or `full` at the limit.
+
+    `short` means below the guarantee while asks wait.
+    """
     marks: tuple[Mark, ...]
     text: str
 

@@ -18,7 +18,7 @@ from evenhand_console.bootstrap import ConsoleSettings, end_with_parent, run
 _PRIORITY: Final = 5
 """The number that is added to the nice value inherited from the core.
 
-If processors are scarce, the core thus gets them first.
+With the higher nice value of the console, the core gets scarce processors first.
 """
 
 

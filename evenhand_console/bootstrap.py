@@ -20,7 +20,7 @@ from evenhand_console.protection import Hosts
 from evenhand_console.reading import Source
 
 END_S = 1
-"""The longest time, in seconds, that open streams get to end when the console ends."""
+"""The longest time, in seconds, that the ending console waits for its open streams to end."""
 
 
 class ConsoleSettings(NamedTuple):
@@ -31,7 +31,7 @@ class ConsoleSettings(NamedTuple):
     origins: tuple[str, ...] = ()
     """Other addresses at which browsers reach the console."""
     token_header: str = ""
-    """The header of a proxy that has the visitor's token."""
+    """The name of the HTTP header in which a proxy sends the visitor's token; "" if no proxy sends tokens."""
     share_identity: bool = False
     """Whether visitors without a token read with the identity of the console even if ``origins`` are given."""
     address_max: int = 0
@@ -41,8 +41,8 @@ class ConsoleSettings(NamedTuple):
     def shares_identity(self) -> bool:
         """Whether visitors without a token read with the console's own token or certificate.
 
-        The console shares its identity if ``share_identity`` is set, or if there are no ``origins``, because it then
-        serves this machine only.
+        The console shares its identity if ``share_identity`` is set. It also does so if there are no ``origins``,
+        because the console then serves only this machine.
         """
         return self.share_identity or not self.origins
 

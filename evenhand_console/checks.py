@@ -1,6 +1,6 @@
 """The answers of the core's consistency checks for the overview.
 
-The checks take the core long, so that an answer is kept for some time.
+The checks take much time in the core. For this reason an answer is kept for some time.
 """
 
 import threading
@@ -14,21 +14,25 @@ from evenhand_console.at_once import begin
 from evenhand_console.reading import unless_absent
 
 Answer = inspect_pb2.CheckConsistencyResponse | None
-"""The answer of the checks.
+"""The core's answer to a request for checks.
 
-The answer is None for a role that may not request checks, and a message without an instant if there is no answer yet.
+For a role that may not request checks, the value is None. If there is no answer yet, the value is a message without an
+instant.
 """
 KEEP_MS: Final = 1000
-"""Milliseconds for which an answer is kept in a cluster without pods."""
+"""Milliseconds for which the answer of the checks is kept in a cluster without pods."""
 PODS_PER_MS: Final = 5
-"""For each group of this many pods, an answer is kept one millisecond longer.
+"""For each PODS_PER_MS pods of the cluster, an answer is kept one millisecond longer.
 
-In this way the checks take a fortieth of a processor.
+With this rule, the checks take at most a fortieth of a processor.
 """
 SHOWN_MS: Final = 30_000
 """Milliseconds for which a page still shows an answer that is no longer kept, while new checks run."""
 WAIT_S: Final = 0.1
-"""Seconds for which a page waits for the checks. A page that is shown without the answer gets the answer at its next read."""
+"""Seconds for which a page waits for the answer of the checks.
+
+A page that is shown without the answer gets it at the next read.
+"""
 KEPT_MAX: Final = 100
 """Largest number of answers that are kept: one for each identity and partition."""
 
@@ -44,17 +48,16 @@ class _Kept:
     channel: object = None
 
     def begin(self, core: Core, partition: str) -> None:
-        """Begin the checks."""
+        """Request the checks of a partition from a core in another thread."""
         self.running = begin(lambda: _asked(core, partition))
         self.channel = core.channel
 
     def take(self, core: Core, partition: str) -> None:
-        """Keep the answer of the checks if the checks have ended.
+        """Store the answer of the checks if the checks have ended.
 
-        If the checks failed and there is no earlier answer, raises the Fault of the checks.
-
-        An earlier answer stays after a failure. After a failure over an earlier connection the checks begin again,
-        because a failed connection says nothing about the core.
+        If the checks failed, the answer of earlier checks stays. Raises the Fault of failed checks if there is no
+        answer of earlier checks. If the checks failed over a connection that was replaced meanwhile, new checks begin,
+        because this failure says nothing about the core.
         """
         if self.running is None or not self.running.done():
             return
@@ -80,7 +83,7 @@ class Checks:
         self._kept: dict[_Key, _Kept] = {}
 
     def begin(self, core: Core, partition: str) -> None:
-        """Begin the checks if there is no answer yet, and no checks run."""
+        """Request the checks of a partition from a core, if there is no answer yet and no checks run."""
         with self._lock:
             known = self._of(core, partition)
             if known.answer is None and known.running is None:

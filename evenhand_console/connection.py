@@ -17,33 +17,37 @@ from evenhand_cli.faults import Fault
 from evenhand_console.followers import Newest, reader_of
 
 RENEW_S: Final = 5.0
-"""The seconds for which a connection to a core that does not decide is kept.
+"""The seconds for which the connection is kept if its core does not decide.
 
 After that, the console looks again for the core that decides.
 """
 
 Open = Callable[[str], AbstractContextManager[Core]]
-"""A function that opens a connection. It gets the token of the visitor with which the cores are asked which one decides."""
+"""A function that opens a connection.
+
+Its argument is the visitor's token, with which the cores are asked which of them decides.
+"""
 
 
 class Connection:
-    """A connection that is opened when it is first needed. The methods of the object may be called from several threads."""
+    """A connection that is opened when it is first needed. Its methods may be called from several threads."""
 
     def __init__(self, opener: Open, clock: Callable[[], float]) -> None:
-        """Make a connection. ``clock`` returns seconds that never decrease."""
+        """Make a connection that is not open yet. ``clock`` returns seconds that never decrease."""
         self._opener = opener
         self.clock = clock
         self._lock = threading.Lock()
         self._current: Opened | None = None
         self._renewing = False
         self.newest = Newest()
-        """The newest state that an answer has shown."""
+        """The newest state of the core that an answer has shown."""
 
     @contextmanager
     def lease(self, token: str = "") -> "Iterator[Opened]":
-        """Yield the open connection, opened with a visitor's token if need be. The connection stays open until the block ends, even if `retire` is called during the block.
+        """Yield the open connection.
 
-        Raises Fault if no connection can be opened.
+        If no connection is open, open one with the visitor's token. The connection stays open until the block ends,
+        even if `retire` is called during the block. Raises Fault if no connection can be opened.
         """
         with self._lock:
             if self._current is None:
@@ -65,7 +69,10 @@ class Connection:
         return partial(self._end_user, opened)
 
     def retire(self, opened: "Opened", after_s: float = 0.0) -> None:
-        """Let the next reader open another connection, if `opened` is the present one and at least `after_s` seconds old."""
+        """Let the next reader open another connection.
+
+        Do nothing unless `opened` is the present connection and at least `after_s` seconds old.
+        """
         with self._lock:
             if opened is self._current and self.clock() - opened.since_s >= after_s:
                 self._current = None
@@ -145,7 +152,7 @@ class Opened:
     def close(self) -> None:
         """Close the connection.
 
-        Groups of cores that could not be reached cause no error, because the pages have named these groups.
+        If groups of cores could not be reached, no error is raised, because the pages have named these groups.
         """
         with suppress(typer.Exit):
             self._stack.close()

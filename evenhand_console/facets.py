@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 OPTIONS_MAX: Final = 12
-"""Largest number of values of a facet that are offered. The values with the most rows come first."""
+"""Largest number of values that a page offers for a facet. The values with the most rows come first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,10 @@ class Facet:
 
 
 def is_in(value: str, wanted: str, name: str) -> bool:
-    """Return whether a value matches the choice in a facet. The facet `queue` includes the queues below the chosen one."""
+    """Return whether a value matches the choice in a facet.
+
+    In the facet `queue`, the queues below the chosen queue match, too.
+    """
     return value == wanted or (name == "queue" and value.startswith(f"{wanted}."))
 
 

@@ -40,7 +40,7 @@ class Texts:
 
 
 def check_length(request: Request, most: int) -> None:
-    """Raise HTTPException 413 if a form says that it is too large."""
+    """Raise HTTPException 413 if the header Content-Length of a form says that the form is too large."""
     length = request.headers.get("content-length", "")
     if length.isdecimal() and (len(length) > len(str(most)) or int(length) > most):
         raise HTTPException(413)

@@ -38,8 +38,8 @@ class Cookies:
     port: str = ""
     """The port in the address that the browser asked for.
 
-    Browsers send a cookie to all ports of a host. The names of cookies contain the port, so that two consoles
-    have different cookies.
+    Browsers send a cookie to all ports of a host. For this reason the names of cookies contain the port: two consoles
+    on one host have different cookies.
     """
 
     def named(self, name: str) -> str:
@@ -77,7 +77,7 @@ class Cookies:
         )
 
     def keep_token(self, response: Response, token: str) -> None:
-        """Keep the token of a log-in until the browser ends."""
+        """Store the token of a log-in in a cookie until the browser ends."""
         self.write(response, _TOKEN, base64.urlsafe_b64encode(token.encode()).decode())
 
     def forget_token(self, response: Response) -> None:
@@ -85,7 +85,7 @@ class Cookies:
         self.write(response, _TOKEN, "", 0)
 
     def keep_theme(self, response: Response, theme: str) -> None:
-        """Keep the choice of light or dark for a year."""
+        """Store the choice of light or dark colours in a cookie for a year."""
         self.write(response, THEME, theme if theme in THEMES else THEMES[0], _YEAR_S)
 
     def theme(self, request: Request) -> str:

@@ -19,7 +19,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over the same instants. The vertical axis goes from zero to `top`."""
+    """A chart of lines over common instants. Its vertical axis goes from zero to `top`."""
 
     at_ms: tuple[int, ...]
     lines: tuple[Line, ...]

@@ -46,7 +46,7 @@ def coded(sentence: str) -> Markup:
 
 
 def measure(kind: str) -> str:
-    """Return the words with which a caption names the amounts of its table.
+    """Return the words by which the caption of a table names the unit or the type of its amounts.
 
     The words are `in cores` if the cells have no unit, and `of memory` if the cells have a unit.
     """
@@ -89,14 +89,17 @@ class Pages:
         return self._templates.get_template(template).render(**values)
 
     def fragment(self, name: str, read_at: str = "", **values: object) -> Fragment:
-        """Return the part of the page of a view that changes. If ``read_at`` names the core that was read, it is the last line."""
+        """Return the changing part of the page of a view.
+
+        If ``read_at`` is not empty, its sentence is the last line.
+        """
         line = Markup('<p class="as-of">{}</p>\n').format(escaped(read_at)) if read_at else ""
         return Fragment(self.whole(f"views/{name}.html", **values) + line)
 
     def refused(self, refusal: Refusal, latest: Fragment | None = None) -> Fragment:
-        """Return the message that replaces the part of a page that changes.
+        """Return the message that replaces the changing part of a page.
 
-        If there is a ``latest`` good answer, the answer follows below the message.
+        If there is a ``latest`` good fragment, this fragment follows below the message.
         """
         before = "" if latest is None else Markup(latest.html)  # noqa: S704 -- a rendered template
         html = self.whole("refused.html", refusal=refusal, before=before)

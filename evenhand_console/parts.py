@@ -1,4 +1,4 @@
-"""The whole numbers in the address of a page, such as the row at which a part of a long list begins."""
+"""The pages of long lists, and the whole numbers in the address of a page, such as the row at which the page begins."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

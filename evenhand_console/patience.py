@@ -12,7 +12,7 @@ CONNECTIONS_MAX: Final = 2 * CLIENTS_MAX
 WAIT_S: Final = 20.0
 """The seconds between two checks of a connection.
 
-A connection without progress between two checks is closed, so at the latest after twice this time.
+A connection without progress between two checks is closed. This happens at the latest after twice this time.
 """
 
 
@@ -24,7 +24,7 @@ class Impatient(H11Protocol):
     """
 
     address_max = 0
-    """Largest number of connections from one address; further connections are closed at once. 0: no limit."""
+    """Largest number of connections from one address; further connections are closed at once. 0 means no limit."""
     _look_again: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -70,5 +70,8 @@ class Impatient(H11Protocol):
 
 
 def impatient(address_max: int) -> type[Impatient]:
-    """Return the class of the connections of a server. ``address_max`` limits the connections from one address; 0: no limit."""
+    """Return the class of the connections of a server.
+
+    ``address_max`` limits the connections from one address; 0 means no limit.
+    """
     return type("Impatient", (Impatient,), {"address_max": address_max})

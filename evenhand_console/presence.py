@@ -1,4 +1,7 @@
-"""The resource managers that are away, which only the core that decides knows: it is asked seldom when views read at a follower."""
+"""The resource managers that are away.
+
+Only the core that decides knows them. When views read at a follower, the deciding core is seldom asked for them.
+"""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +16,7 @@ from evenhand_cli.staleness import Pictures
 from evenhand_console.at_once import begin
 
 KEEP_S: Final = 5.0
-"""The seconds for which an answer is kept: a core reports a manager as away after as much time."""
+"""The seconds for which an answer is kept. A core needs equally long to report a manager as away."""
 WAIT_S: Final = 0.1
 """The seconds for which a view waits for the first answer."""
 KEPT_MAX: Final = 100
@@ -33,7 +36,7 @@ class Presence:
     """The kept answers, by identity."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Keep no answer yet. ``clock`` returns seconds that never decrease."""
+        """Begin without kept answers. ``clock`` returns seconds that never decrease."""
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: dict[Metadata, _Kept] = {}
@@ -62,7 +65,10 @@ class Presence:
 
 
 def _asked(core: Core) -> Lines:
-    """Return the lines about managers of an answer, or none if the core does not answer: views notice that by themselves."""
+    """Return the lines about managers that the core answers.
+
+    If the core does not answer, return no lines, because views report such a failure.
+    """
     lines: list[str] = []
     asked = replace(core, pictures=Pictures(lines.append, names_follower=False))
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)

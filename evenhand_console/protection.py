@@ -1,4 +1,7 @@
-"""The protection of the console against other sites in a browser: accepted host names, response headers, and marks of forms."""
+"""The protection of the console against other sites in a browser: accepted host names, response headers, and marks.
+
+The mark of a form is a hidden text that shows that the console itself made the form.
+"""
 
 import hashlib
 import hmac
@@ -34,12 +37,12 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Frame-Options": "DENY",
 }
 TRIED_S: Final = 3600
-"""Seconds for which the proof of an answer is valid.
+"""Seconds for which a proof is valid that a browser has seen an answer.
 
-After that time, the cluster may have changed, and the answer may be another one.
+After that time, the answer may have changed with the cluster.
 """
 DIGITS_MAX: Final = 12
-"""Largest number of digits of an instant."""
+"""Largest number of digits of the instant in a proof."""
 OPEN_TO_ALL: Final = "/healthz"
 """The path that a probe may request under any host name. The answer has no data of the core."""
 
@@ -98,7 +101,10 @@ class Protected:
         self._wrong_host = wrong_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Pass a request for an own host name, or for OPEN_TO_ALL, to the application.
+
+        Let `wrong_host` answer every other request.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -160,12 +166,15 @@ def proven(secret: bytes, one: Tried, now_s: float, given: str) -> Proof:
 
 
 def _sealed(secret: bytes, *values: str | int) -> str:
-    """Return a mark that only these values have. The same characters, divided differently into values, have another mark."""
+    """Return a keyed hash of the values.
+
+    If the same characters are divided differently into values, the hash differs.
+    """
     return hmac.new(secret, json.dumps(values).encode(), hashlib.sha256).hexdigest()
 
 
 def is_own_origin(headers: Headers, origins: Collection[str]) -> bool:
-    """Return whether a form comes from the console according to the browser's headers.
+    """Return whether a form comes from a page of the console, according to the browser's headers.
 
     If the request has no headers about its origin, return True.
     """
@@ -184,5 +193,8 @@ def says_own_origin(headers: Headers, origins: Collection[str]) -> bool:
 
 
 def same_mark(expected: str, given: str) -> bool:
-    """Return whether two marks are equal. The time that the comparison takes does not depend on the place at which the marks differ."""
+    """Return whether two texts are equal.
+
+    The time of the comparison does not depend on the place at which the texts differ.
+    """
     return hmac.compare_digest(expected.encode(), given.encode())

@@ -1,4 +1,4 @@
-"""The state of a page. The whole state is in the address of the page."""
+"""The choices of a visitor on a page. All choices are in the address of the page."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,10 @@ class Query:
 
 
 def query_of(path: str, defaults: Mapping[str, str], given: Iterable[tuple[str, str]]) -> Query:
-    """Return the state that an address describes. Unknown parameters and values that are too long are ignored."""
+    """Return the view and the choices that an address describes.
+
+    Unknown parameters and values that are too long are ignored.
+    """
     known = {name: value for name, value in given if name in defaults and len(value) <= VALUE_MAX}
     return Query(
         path, tuple((name, known.get(name, defaults[name])) for name in defaults), defaults

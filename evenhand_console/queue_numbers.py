@@ -67,7 +67,7 @@ def shown_partition(partitions: Iterable[inspect_pb2.Partition], wanted: str) ->
 def requested_partition(wanted: str) -> str:
     """Return the name that the core will use for the partition of a request.
 
-    The name is needed before an answer of the core has it.
+    The console needs this name before it has an answer of the core, which would contain the name.
     """
     return wanted.lower() or DEFAULT
 
@@ -115,9 +115,9 @@ def lending(siblings: Sequence[inspect_pb2.Queue]) -> dict[str, dict[str, int]]:
     """Return, by path and resource type, the amount that each sibling lends.
 
     If shares follow weights, the core reports how much of a deserved share other queues use. If shares do not follow
-    weights, the amounts that siblings use above their guarantees are added up. The sum is divided among the siblings
-    that use less than their guarantees, in proportion to the unused parts. No sibling lends more than its unused
-    part.
+    weights, the amounts that siblings use above their guarantees are added up. This sum is divided among the siblings
+    that use less than their guarantees, in proportion to the unused parts of these guarantees. No sibling lends more
+    than its unused part.
     """
     lent: dict[str, dict[str, int]] = {}
     for one in siblings:
@@ -145,7 +145,7 @@ def kinds_of(one: Placed) -> list[str]:
 
 
 def any_kinds_of(queue: inspect_pb2.Queue) -> set[str]:
-    """Return the types of `kinds_of`, unordered."""
+    """Return the resource types that a queue uses, wants, or has an amount for, as a set."""
     share = queue.proportional_share.deserved
     return {*queue.guaranteed, *queue.max, *queue.usage, *queue.pending, *share}
 

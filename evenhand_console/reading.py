@@ -30,7 +30,7 @@ from evenhand_console.connection import RENEW_S, Connection, Opened
 from evenhand_console.presence import Presence
 
 STREAM_S: Final = 60.0
-"""Seconds for which a stream of events is open. The next stream is opened to the core that decides at that time."""
+"""Seconds for which a stream of events is open. The stream after it is opened to the core that decides at that time."""
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _NO_HISTORY: Final = "NO_HISTORY"
 _OF_THE_FOLLOWER: Final = frozenset(
@@ -92,9 +92,9 @@ class Source:
             return self._at_follower(leased, self._as_visitor(reader, token), token, view)
 
     def ask(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
-        """Do the same as `read` at the core that decides. Later views show what a change of `view` has brought about.
+        """Return the result of a view's requests to the core that decides.
 
-        Raises Fault if the core does not answer or refuses.
+        If `view` changes the core, later reads show this change. Raises Fault if the core does not answer or refuses.
         """
         with self._leased(token) as leased:
             found = self._at_deciding(leased, token, view)
@@ -103,7 +103,10 @@ class Source:
             return found
 
     def _note_position(self, leased: Opened, token: str) -> None:
-        """Record the position of the core that decides. If it cannot be learned, stop reading at the follower."""
+        """Record up to which position of its input the deciding core has come.
+
+        If the core does not answer, stop reading at the follower.
+        """
         core = self._as_visitor(leased.core, token)
         stub = replication_pb2_grpc.ReplicationServiceStub(core.channel)
         _, asked_in = self._connection.newest.state()
@@ -159,7 +162,10 @@ class Source:
     def _at_follower(
         self, leased: Opened, asked: Core, token: str, view: Callable[[Core], Read]
     ) -> Found[Read]:
-        """Read at a follower. If it cannot answer, or follows no longer closely, read at the core that decides."""
+        """Read at a follower.
+
+        If the follower cannot answer, or no longer follows closely, read at the core that decides.
+        """
         notices: list[str] = []
         pictures = Pictures(notices.append, self._noting(), names_follower=False)
         presence = self._presence.begin(self._as_visitor(leased.core, token))
@@ -192,13 +198,13 @@ class Source:
     def kinds(self, token: str, hold: Callable[[grpc.Call], None]) -> Iterator[frozenset[str]]:
         """Yield the kinds of events as they happen.
 
-        The first yield, without kinds, says that the stream is open. ``hold`` gets the call, which another thread may
-        cancel.
+        The first yielded set is empty and says that the stream is open. ``hold`` gets the gRPC call, which another
+        thread may cancel.
 
         Raises Fault if the core does not answer or refuses, and when the stream ends, at the latest after STREAM_S.
         """
         with self._connection.lease(token) as leased:
-            # A stream from the follower tells of an event when the follower shows it.
+            # A stream from the follower reports an event only when the follower's answers show the event.
             follower = leased.core.follower if leased.reader is not None else None
             asked = self._as_visitor(follower or leased.core, token)
             calls: list[grpc.Call] = []
@@ -228,19 +234,22 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """An answer that has nothing but the state of its core."""
+    """An answer, of which only the field is used that says from which state of the core it is."""
 
     picture: inspect_pb2.Picture
 
 
 def _is_older(found: inspect_pb2.Picture, shown: tuple[int, str]) -> bool:
-    """Return whether an answer is from an older state of the same term than one that was shown."""
+    """Return whether an answer is from an older state than `shown`, within the same term."""
     position, term = shown
     return found.term == term and found.position < position
 
 
 def _named(address: str, latest: inspect_pb2.Picture | None) -> str:
-    """Return a sentence that names a follower and its leader. To a viewer the core names no leader, and the sentence no core."""
+    """Return a sentence that names a follower and its leader.
+
+    If the core names no leader, as for a viewer, the sentence names no core.
+    """
     if latest is None or not latest.follows:
         return ""
     if ":" not in latest.follows:

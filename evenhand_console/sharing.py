@@ -1,10 +1,10 @@
-"""One reader of the core for all open pages with the same view, address and token.
+"""Readers of the core: one reader serves all open pages with the same view, address and token.
 
 A page is read at intervals, and at once when an event wakes its reader. After a read, the reader rests for at least
-REST_FACTOR times the time that the read took. In the long run a page is read once in an interval, however many events
-come. In the short run, events may begin up to BURST reads before the interval allows them. While fewer than FEW pages
-are open, the interval for reads after events is shorter, so that all pages together are read as often as FEW pages. A
-page that no browser shows is not read.
+REST_FACTOR times the time that the read took. On average a page is read at most once in an interval, however many
+events come. Within a short time, events may begin up to BURST reads earlier than the interval allows. While fewer than
+FEW pages are open, the interval for reads after events is shorter. All open pages together are then read as often as
+FEW pages would be. A page that no browser shows is not read.
 """
 
 import asyncio
@@ -29,11 +29,14 @@ BURST: Final = 3
 FEW: Final = 10
 """The number of open pages below which events may begin more reads of each single page."""
 TOGETHER_S: Final = 0.5
-"""Readers that wait begin at multiples of this time, because reads that arrive together take the core less time."""
+"""Waiting readers begin their reads at multiples of this time. Reads that arrive together take the core less time."""
 REFUSED_S: Final = 30.0
 """Seconds between two reads of a page that asks to log in."""
 LINGER_S: Final = 5.0
-"""The seconds for which the latest fragment of a page is kept after its last user left. A page and its stream thus share one read."""
+"""The seconds for which the latest fragment of a page is kept after its last user left.
+
+A page and the stream that its browser opens next thus share one read.
+"""
 _REFUSED: Final = 401
 _STATE_OF: Final = re.compile(r'State of <time datetime="([^"]{18})[^"]*">[^<]*</time>')
 """The pattern for the instant of the state that a page shows, without the last digit of the seconds.
@@ -87,14 +90,14 @@ class Tokens(Protocol):
     """An object that is informed of the tokens whose pages the core answers (see `Waking`)."""
 
     def open(self, token: str) -> None:
-        """Count a page of a token."""
+        """Count one more page of a token."""
 
     def close(self, token: str) -> None:
-        """Forget a page of a token."""
+        """Stop counting one page of a token."""
 
 
 class Readers:
-    """The readers of all open pages."""
+    """All readers, one for each different open page."""
 
     def __init__(self, make: Make, pause: Pause, entries_max: int = ENTRIES_MAX) -> None:
         self._make = make
@@ -115,13 +118,16 @@ class Readers:
             self._drop(key)
 
     def wake(self, token: str, concerns: Callable[[Key], bool]) -> None:
-        """Read the pages of a token for which `concerns` is true, as soon as their readers have rested."""
+        """Wake the readers of a token's pages for which `concerns` returns true.
+
+        Each of these pages is read as soon as the rest of its reader is over.
+        """
         for key, entry in self._entries.items():
             if key.token == token and concerns(key):
                 entry.wake()
 
     async def latest(self, key: Key) -> Fragment:
-        """Return the fragment of a page, at most as old as the pause between two reads.
+        """Return the fragment of a page. The fragment is at most as old as the pause between two reads of this page.
 
         Raises TooManyError if `entries_max` other pages have users.
         """
@@ -132,7 +138,7 @@ class Readers:
             self._leave(key, entry)
 
     async def follow(self, key: Key, last_id: str = "") -> AsyncGenerator[Fragment, None]:
-        """Yield the fragment of a page, unless its id is `last_id`, and then each later fragment.
+        """Yield the latest fragment of a page, unless its id is `last_id`, and then each later fragment.
 
         Raises TooManyError if `entries_max` other pages have users.
 
@@ -166,7 +172,7 @@ class Readers:
         return entry
 
     def _share(self) -> float:
-        """Return the factor that shortens the interval of each page while few pages are open: a number up to 1."""
+        """Return the factor, at most 1, by which the interval of each page is multiplied while few pages are open."""
         return min(1.0, (len(self._entries) - len(self._idle)) / FEW)
 
     def _is_good(self, key: Key) -> None:
@@ -174,11 +180,11 @@ class Readers:
             self.tokens.open(key.token)
 
     def _make_room(self, token: str) -> None:
-        """Drop a page if there are too many. Raises TooManyError if no page may be dropped in favour of a page of this token.
+        """Drop a page if there are too many pages.
 
-        The first choice is a page that asks to log in. The second choice is the page that has been without a user for longest.
-        The third choice is the oldest page of the token with the most pages, if that token has at least two pages more than
-        ``token``.
+        Raises TooManyError if no page may be dropped in favour of a page of this token. The first choice is a page that
+        asks to log in. The second choice is the page that has been without a user for longest. The third choice is the
+        oldest page of the token with the most pages, if that token has at least two pages more than ``token``.
         """
         if len(self._entries) < self._entries_max:
             return
@@ -239,7 +245,7 @@ class _Entry:
 
     @property
     def failed(self) -> bool:
-        """Whether the reader ended, which happens only if a view has a defect."""
+        """Whether the task of the reader has ended, which happens only if a view has a defect."""
         return self._task.done()
 
     @property
@@ -249,7 +255,7 @@ class _Entry:
 
     @property
     def was_good(self) -> bool:
-        """Whether the core has answered the page."""
+        """Whether the core has answered a read of the page."""
         return self._good is not None
 
     def enter(self) -> None:
@@ -264,7 +270,7 @@ class _Entry:
             self._used.clear()
 
     def wake(self) -> None:
-        """Read the page as soon as its reader has rested."""
+        """Let the page be read as soon as the rest of its reader is over."""
         self._woken.set()
 
     async def fresh(self) -> Fragment:
@@ -272,11 +278,11 @@ class _Entry:
         return await self._when(lambda _: True)
 
     async def other_than(self, last_id: str) -> Fragment:
-        """Wait until the latest fragment has another id, and return the fragment."""
+        """Wait until the latest fragment has an id other than `last_id`, and return this fragment."""
         return await self._when(lambda latest: latest.id != last_id)
 
     def stop(self) -> None:
-        """Stop reading. Users get a TooManyError."""
+        """Stop reading the page. All users of the page get a TooManyError."""
         self._stopped = True
         self._task.cancel()
 
@@ -308,7 +314,7 @@ class _Entry:
                 self._changed.notify_all()
 
     async def _read(self) -> float:
-        """Read the page once, and return the seconds that this took."""
+        """Read the page once, and return the seconds that the read took."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         fragment = await self._make(self._good)
@@ -322,9 +328,10 @@ class _Entry:
         return loop.time() - started
 
     async def _rest(self, least: float, not_before: float) -> None:
-        """Wait until the page is to be read again: for the pause, but at least for `least` seconds, or until an event.
+        """Wait until the page is to be read again.
 
-        An event does not end the wait before the instant `not_before`.
+        The wait lasts for the pause of the page, or for `least` seconds if that is longer. An event ends the wait
+        earlier, but not before the instant `not_before`.
         """
         now = asyncio.get_running_loop().time()
         if self.refused:
@@ -339,5 +346,9 @@ class _Entry:
 
 
 def _together(at_s: float, pause_s: float) -> float:
-    """Return `at_s`, or if the pause is at least TOGETHER_S the next multiple of TOGETHER_S, so that readers begin together."""
+    """Return the instant at which a read begins.
+
+    The instant is `at_s`, or the next multiple of TOGETHER_S if the pause is at least TOGETHER_S. With such multiples,
+    several readers begin together.
+    """
     return math.ceil(at_s / TOGETHER_S) * TOGETHER_S if pause_s >= TOGETHER_S else at_s

@@ -1,6 +1,6 @@
 """Forms of pages that were opened before the console started, or before a log-in or log-out.
 
-An outdated form has no effect, but its text is offered again.
+An outdated form has no effect. The console offers the text of the form to be sent again.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _CONFIGURATION: Final = ("/what-if/configuration", "yaml", "queues.yaml")
 _AGAIN: Final = {
     "/what-if/pods": _PODS,
     "/what-if/configuration": _CONFIGURATION,
-    # The proof that the answer was seen is as old as the form: the answer has to be shown once more.
+    # The proof that the visitor has seen an answer is as old as the form: the answer has to be shown once more.
     "/what-if/apply": _CONFIGURATION,
 }
 """By the address of a form: the address to which it is sent again, and the field name and label of its text."""
@@ -23,7 +23,7 @@ _KEPT: Final = ("queue", "namespace", "priority", "base_revision", "base_digest"
 
 
 class StaleFormError(Exception):
-    """The error for a form that a page of the console sent with an old mark. The error has the fields of the form."""
+    """The error for a form of the console whose mark is not valid any more. The error has the fields of the form."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         super().__init__("the mark of the form is old")
@@ -32,7 +32,7 @@ class StaleFormError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The values of the page. The path is empty if the form has no text to be sent again."""
+    """The values of the page about an outdated form. The path is empty if the form has no text to be sent again."""
 
     path: str
     name: str = ""

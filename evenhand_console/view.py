@@ -34,4 +34,4 @@ class View(Generic[Read]):
     """Shortest time in seconds between two reads for the open pages of this view."""
     in_menu: bool = True
     kinds: frozenset[str] = frozenset()
-    """The kinds of events after which the page is read at once. Empty: all kinds."""
+    """The kinds of events after which the page is read at once. An empty set means all kinds."""

@@ -1,6 +1,6 @@
 """Streams of kinds of events, one stream for each token with open pages.
 
-An event wakes the readers of the pages that it concerns.
+An event wakes the readers of the pages that the event concerns.
 
 The stream of a tenant has only events of the tenant's own queues, so that the updates of its pages do not reveal when
 events concern other tenants. If the core refuses a stream, its pages are read at intervals.
@@ -21,9 +21,9 @@ from evenhand_console.reading import LogInFault, status_of
 STREAMS_MAX: Final = 16
 """Largest number of streams. The pages of further tokens are read at intervals."""
 AGAIN_S: Final = 1.0
-"""Seconds after which a lost stream is opened again; twice as many after each further failure."""
+"""Seconds after which a lost stream is opened again. After each further failure, the time is twice as long."""
 AGAIN_MAX_S: Final = 60.0
-"""The longest time, in seconds, after which a lost stream is opened again. A refused stream is opened again after this time."""
+"""The longest time, in seconds, until a lost stream is opened again. For a refused stream, this time is always used."""
 _REFUSED: Final = frozenset(
     {
         grpc.StatusCode.PERMISSION_DENIED,
@@ -44,7 +44,7 @@ class Cancellable(Protocol):
     """A call that another thread can end."""
 
     def cancel(self) -> object:
-        """End the call."""
+        """End the call from another thread."""
 
 
 class Events(Protocol):
@@ -53,7 +53,8 @@ class Events(Protocol):
     def kinds(self, token: str, hold: Callable[[Cancellable], None]) -> Iterator[Kinds]:
         """Yield the kinds of events as they happen.
 
-        The first yielded set is empty. ``hold`` gets the call. Raises Fault when the stream ends.
+        The first yielded set is empty. ``hold`` gets the call of the stream, which another thread may end. Raises Fault
+        when the stream ends.
         """
         ...
 
@@ -62,7 +63,7 @@ class Waking:
     """The open streams. Its methods are called in the event loop."""
 
     def __init__(self, events: Events, wake: Wake) -> None:
-        """Make streams on demand. ``wake`` is called in the event loop."""
+        """Begin without streams. ``wake`` is called in the event loop when events happen."""
         self._events = events
         self._wake = wake
         self._pages: Counter[str] = Counter()
@@ -78,7 +79,7 @@ class Waking:
     def close(self, token: str) -> None:
         """Stop counting a page of a token.
 
-        The stream ends with the last page, so that the stream of another token can be opened.
+        When no page of the token is left, its stream ends, so that the stream of another token can be opened.
         """
         self._pages[token] -= 1
         if self._pages[token]:
@@ -91,7 +92,7 @@ class Waking:
             self._fill()
 
     def _begin(self, token: str) -> None:
-        """Open the stream of a token, unless it is open or was refused, or there are too many."""
+        """Open the stream of a token, unless the stream is open or was refused, or there are too many streams."""
         full = len(self._streams) >= STREAMS_MAX
         if token in self._streams or token in self._refused or full:
             return

@@ -27,9 +27,9 @@ from evenhand_console.queue_numbers import Numbers, kinds_of, numbers, placed
 from evenhand_console.reading import unless_absent
 
 SIMULATION_S: Final = 120.0
-"""Seconds that the simulation of a configuration may take."""
+"""Longest time, in seconds, that the simulation of a configuration may take."""
 TEXT: Final = "text"
-"""The name in messages for a text that was sent from a page."""
+"""The name by which messages call a text that was sent from a page."""
 SOURCE: Final = "console"
 """The name under which the core records the source of a text that was sent from a page."""
 AROUND: Final = 2
@@ -311,7 +311,7 @@ def _share(found: simulate_pb2.QueueNumbers, kind: str) -> int | None:
 def applied(core: Core, edited: Present) -> config_pb2.ApplyResponse:
     """Put a text in force, if the configuration from which it was made is still in force.
 
-    Raises Fault. The status is ABORTED if another configuration is in force.
+    Raises Fault if the core does not answer or refuses; the status is ABORTED if another configuration is in force.
     """
     stub = config_pb2_grpc.ConfigurationServiceStub(core.channel)
     request = config_pb2.ApplyRequest(
@@ -380,7 +380,7 @@ def shown_pods(
     assumed: Sequence[Sequence[simulate_pb2.Assumption]],
     ignored: Mapping[str, int],
 ) -> PodsAnswer:
-    """Return the values of the answer about pods, in their order."""
+    """Return the values of the answer about pods, in the order of the pods."""
     pods = [
         PodAnswer(
             word(simulate_pb2.AskOutcome.DESCRIPTOR, one.outcome),

@@ -55,7 +55,7 @@ class Desk(Protocol):
         """Return a page that says why the requested page cannot be shown."""
 
     def tried(self, request: Request, text: str, base: tuple[int, str]) -> str:
-        """Return the proof that the visitor has seen which changes a text would make."""
+        """Return the proof that the visitor has seen the changes that a text would make."""
 
     def proven(self, request: Request, text: str, base: tuple[int, str], given: str) -> Proof:
         """Return whether a proof shows that the visitor has seen the answer about a text."""
@@ -80,7 +80,7 @@ class Page:
     problem: Fault | None = None
     tried: str = ""
     applied: int = 0
-    """The revision that this form put in force; 0 if it put no revision in force."""
+    """The revision that the form has put in force; 0 if no revision was put in force."""
     not_kept: str = ""
 
 
@@ -104,7 +104,7 @@ class WhatIf:
         ]
 
     def _of_form(self, handler: FormHandler) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that reads the form and calls `answer`.
+        """Return a handler of requests that reads the form and passes its fields to `handler`.
 
         If the core does not know the visitor, the handler returns a page with this refusal.
         """

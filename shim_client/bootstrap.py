@@ -56,7 +56,7 @@ class OpenedDirectory:
     settings: Settings
     """The settings in the directory's ConfigMaps, and the text of queues.yaml if the directory has that file."""
     ignored: Counter[str]
-    """Number of objects of each kind that the embedded cluster does not keep."""
+    """Number of objects in the directory by kind, for the kinds that the embedded cluster does not keep."""
 
 
 def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
@@ -76,21 +76,25 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class LiveDirectory:
-    """A cluster directory whose later changes are applied, too: its content, and the changes that were applied at the start."""
+    """A cluster directory whose later changes are applied, too.
+
+    Its fields are the content and the result of the first application.
+    """
 
     opened: OpenedDirectory
     folder: Folder
     report: Report
     restored: int
-    """Number of objects that the saved state had."""
+    """Number of objects that the saved state contained."""
 
 
 def open_live_directory(
     directory: Path, state: StateFile | None, *, stop_ms: int = 0, fresh: bool = False
 ) -> LiveDirectory:
-    """Load a cluster directory, and prepare to apply later changes of its files. With `fresh`, ignore the saved state.
+    """Load a cluster directory, and prepare to apply later changes of its files.
 
-    Errors: those of `open_directory`, NoStateError, BadStateError.
+    With `fresh`, ignore the state that is saved in `state`. Errors: those of `open_directory`, NoStateError,
+    BadStateError.
     """
     with _without_collection():
         manifests = read_directory(directory)
@@ -122,7 +126,7 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def make_shim(  # noqa: PLR0913 - what a session is made of
+def make_shim(  # noqa: PLR0913 - the parts of a session
     cluster: Cluster,
     cores: Cores,
     settings: Settings,
@@ -136,7 +140,7 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
     A shim that watches ConfigMaps takes the queue configuration from them, and sends it after each registration and
     after each change. Without ConfigMaps, the registration carries the queue configuration, and the core refuses an
     invalid one. With `wait` the shim waits for a core that does not answer yet. `instance` and `forget`: see
-    `Registration`. Of several cores of a group the shim uses the first one that accepts it.
+    `Registration`. If a group has several cores, the shim uses the first core that accepts the shim.
     """
     registration = Registration(
         rm_id=settings.cluster_id,
@@ -169,11 +173,11 @@ def make_shim(  # noqa: PLR0913 - what a session is made of
 async def run_shim(
     shim: Shim, cluster: Cluster, beside: Sequence[Coroutine[Any, Any, None]] = ()
 ) -> None:
-    """Run a shim until cancelled, together with the coroutines in `beside`, and with the cluster if it is an embedded one.
+    """Run a shim until cancelled, together with the coroutines in `beside`.
 
-    Raises CoreRefusedError (bad configuration, no permission, no core at that address) and NoCoreError (no core
-    answers, and the shim does not wait). Raises SupersededError when another shim took over, and
-    PartitionOwnedError when the cluster's partition belongs to another resource manager.
+    If the cluster is embedded, run the cluster, too. Raises CoreRefusedError (bad configuration, no permission, no core
+    at that address) and NoCoreError (no core answers, and the shim does not wait). Raises SupersededError when another
+    shim took over, and PartitionOwnedError when the cluster's partition belongs to another resource manager.
     """
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -244,7 +248,7 @@ def elapsed_clock() -> Callable[[], float]:
 
 
 def process_name(instance: str) -> str:
-    """Return a name that no other process has or had: the instance's name with random characters."""
+    """Return a name that no other process has or had: the name of the instance, followed by random characters."""
     return f"{instance or socket.gethostname()}_{uuid.uuid4().hex[:12]}"
 
 

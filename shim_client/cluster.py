@@ -31,8 +31,8 @@ KINDS = (
 )
 """The kinds that the shim watches, in the order in which it lists them.
 
-Only the ConfigMaps of the shim's own namespace are watched. A backend that has no objects of a kind returns an empty
-list.
+Of all ConfigMaps, only those of the shim's own namespace are watched. A backend that has no objects of a kind returns
+an empty list.
 """
 OPTIONAL = frozenset(
     {"PodGroup", "CSINode", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -47,7 +47,10 @@ class Change(Enum):
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
-    """A report that nothing has changed up to this resource version; the object holds only that version."""
+    """A report that nothing has changed up to a resource version.
+
+    The object of this report contains only that version.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +71,9 @@ class Listing:
     items: Sequence[KubeObject]
     version: int
     served: bool = True
-    """Whether the cluster has the kind.
+    """Whether the cluster serves the kind.
 
-    A kind that the cluster does not have cannot be watched, but may be served later.
+    A kind that the cluster does not serve cannot be watched, but may be served later.
     """
 
 
@@ -86,10 +89,10 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """An order to bind a pod to a node, once its claims are bound.
+    """An order to bind a pod to a node, once the pod's volume claims are bound.
 
-    Each item of `claims` is the name of a volume claim of the pod and the name of the volume for that claim. The
-    volume name "" requests a new volume on that node.
+    Each item of `claims` is the name of a volume claim of the pod and the name of the volume for that claim. The volume
+    name "" requests a new volume on that node.
     """
 
     pod: ObjectRef
@@ -99,7 +102,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """An order to create a pod, unless a copy of it exists under its name (`is_copy`).
+    """An order to create a pod, unless a copy of the pod exists under the same name (see `is_copy`).
 
     `pod` has no uid yet.
     """
@@ -157,8 +160,8 @@ class RecordEvent:
 class ReleasePod:
     """An order to evict a pod.
 
-    The preemptor and the reason are written on the pod first; only then is the pod deleted or evicted. Without an
-    `end` the shim only writes this mark: another operator reads the mark and deletes the pod (J11).
+    The preemptor and the reason are written on the pod first; only then is the pod deleted or evicted. If `end` is
+    None, the shim only writes this mark. Another operator then reads the mark and deletes the pod (J11).
     """
 
     pod: ObjectRef
@@ -169,9 +172,9 @@ class ReleasePod:
 
 @dataclass(frozen=True, slots=True)
 class ReadOwner:
-    """An order to read from a pod's owner how many pods the owner wants to run now (J1).
+    """An order to read from the owner of a pod how many pods this owner wants to run now (J1).
 
-    The executor sets `wanted` to the number.
+    The executor sets `wanted` to the number of pods.
     """
 
     owner: ObjectRef
@@ -196,8 +199,8 @@ def is_copy(made: KubeObject, there: KubeObject) -> bool:
 class ClusterError(Exception):
     """A request that the cluster did not carry out.
 
-    Another attempt may succeed, unless the subclass says that it will not. `retry_after` is the number of
-    seconds after which the cluster accepts another attempt.
+    Another attempt may succeed, unless the subclass says otherwise. `retry_after` is the number of seconds after which
+    the cluster accepts another attempt.
     """
 
     def __init__(self, message: str = "", retry_after: float = 0.0) -> None:
@@ -256,7 +259,7 @@ class PodWriter(Protocol):
     """The part of a cluster that changes pods."""
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod, unless it is bound to that node already.
+        """Bind a pod, unless the pod is bound to that node already.
 
         Raises ElsewhereError (bound to another node), ConflictError, MissingError or ClusterError.
         """
@@ -296,4 +299,4 @@ class OwnerReader(Protocol):
 
 
 class Cluster(ClusterReader, PodWriter, EventWriter, OwnerReader, Protocol):
-    """A cluster with all its parts: the whole interface that a backend implements."""
+    """A cluster: the whole interface that a backend implements."""

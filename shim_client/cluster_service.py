@@ -87,7 +87,7 @@ class ClusterServicer(rpc.ClusterServiceServicer):
     async def CordonNode(  # noqa: N802
         self, request: pb.CordonNodeRequest, context: Context
     ) -> pb.CordonNodeResponse:
-        """Cordon a node, or let it take pods again."""
+        """Cordon a node, or uncordon the node."""
         async with _refusals(context):
             changed = requests.cordon(
                 self._cluster, request.node, unschedulable=request.unschedulable
@@ -130,7 +130,7 @@ class ClusterServicer(rpc.ClusterServiceServicer):
     async def ListEvents(  # noqa: N802
         self, request: pb.ListEventsRequest, context: Context
     ) -> pb.ListEventsResponse:
-        """Return events, the last occurrence last."""
+        """Return events in the order of their last occurrence."""
         del context
         about = request.about
         found = [
@@ -176,7 +176,7 @@ class ClusterServicer(rpc.ClusterServiceServicer):
 
 
 async def serve(cluster: EmbeddedCluster, server: grpc.aio.Server) -> None:
-    """Answer requests until cancelled; `server` is one that `listening` returned."""
+    """Answer requests until cancelled; `server` is a server that `listening` returned."""
     rpc.add_ClusterServiceServicer_to_server(ClusterServicer(cluster), server)
     await server.start()
     try:
@@ -264,7 +264,7 @@ def _in_order(manifests: Any) -> list[int]:  # noqa: ANN401 - a repeated field
     return sorted(range(len(manifests)), key=rank)
 
 
-def _named(item: Any) -> pb.ObjectReference:  # noqa: ANN401 - it may have any form
+def _named(item: Any) -> pb.ObjectReference:  # noqa: ANN401 - the value may have any form
     metadata = item.get("metadata") if isinstance(item, dict) else None
     fields = metadata if isinstance(metadata, dict) else {}
     kind = str(item.get("kind") or "")[:253] if isinstance(item, dict) else ""

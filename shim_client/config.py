@@ -1,8 +1,9 @@
 """The shim's settings: flat keys and texts, each checked against the limits of its setting.
 
-The keys are those of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`; one further key, whose name is the
-policy group and `.yaml`, usually `queues.yaml`, holds the queue tree as text. An invalid value is an error, except
-for the time to wait for volumes: an invalid time causes a warning, and the default is used.
+The keys are the keys of the ConfigMaps `yunikorn-defaults` and `yunikorn-configs`. The value of one key is the queue
+tree as text. This key is the name of the policy group with the ending `.yaml`, usually `queues.yaml`. An invalid value
+of a setting is an error. The time to wait for volumes is the only exception: if this time is invalid, a warning is
+recorded, and the default is used.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ QPS_KEY = "kubernetes.qps"
 BURST_KEY = "kubernetes.burst"
 
 NAME_LENGTH_MAX = 253
-"""Longest scheduler name, cluster id or policy group (a Kubernetes object name)."""
+"""Maximum length of the scheduler name, the cluster id and the policy group, as of a Kubernetes object name."""
 SCHEDULER_NAMES_MAX = 16
 IMAGE_LENGTH_MAX = 1024
 PLACEHOLDER_IMAGE = "registry.k8s.io/pause:3.10"
-"""Default image of a placeholder: a container that does nothing. Every node has this image."""
+"""Default image of a placeholder. A container with this image does nothing, and every node has the image."""
 ACCOUNT_MAX = 2**31 - 1
 """Largest id of a user or group."""
 RATE_MAX = 100_000
 """Highest rate of requests to the API server that can be set, in requests per second."""
 GATHERING_SECONDS_MAX = 3600
-"""Longest time to wait for the members of a job of unknown size."""
+"""Longest time, in seconds, to wait for the members of a job of unknown size."""
 VOLUME_BIND_MS = 120_000
 """Default of the longest time, in milliseconds, that a pod waits on its node for the volumes of its claims."""
 VOLUME_BIND_MS_MAX = 24 * 3_600_000
 CONFIG_BYTES_MAX = 1024 * 1024
-"""Maximum number of bytes of a queue configuration; a ConfigMap holds no more."""
+"""Maximum number of bytes of a queue configuration, which is the maximum size of a ConfigMap."""
 
 
 class BadSettingError(ValueError):
@@ -64,15 +65,15 @@ class Settings:
     policy_group: str = "queues"
     generate_unique_app_id: bool = False
     honour_pod_annotation: bool = True
-    """Whether an annotation of a pod can opt the pod out of preemption.
+    """Whether an annotation on a pod can opt the pod out of preemption.
 
-    With `service.podAllowPreemption: ignore` only the annotation of a PriorityClass can.
+    With `service.podAllowPreemption: ignore`, only an annotation on the PriorityClass can opt pods out.
     """
     trust_user_info: bool = True
-    """Whether the shim always reports the user that a pod's annotation names.
+    """Whether the shim trusts the annotation of every pod that names the pod's user.
 
-    With `service.trustUserInfo: enforced` the shim reports this user only if an admission policy guards the
-    annotation.
+    With `service.trustUserInfo: enforced`, the shim reports the user in the annotation only if an admission policy
+    guards the annotation.
     """
     gangs: bool = True
     """Whether task groups get placeholders."""
@@ -85,16 +86,16 @@ class Settings:
     hot_refresh: bool = True
     """Whether a changed ConfigMap takes effect at once."""
     gathering_s: int = 2
-    """`service.jobGathering`: seconds without a new member after which a job of unknown size is complete (J1)."""
+    """Seconds without a new member after which a job of unknown size is complete (`service.jobGathering`, J1)."""
     volume_bind_ms: int = VOLUME_BIND_MS
-    """`service.volumeBindTimeout` in milliseconds: how long a placed pod waits for its volumes.
+    """The setting `service.volumeBindTimeout` in milliseconds: how long a placed pod waits for its volumes.
 
     After this time the placement is given back to the core.
     """
     qps: int = 1000
     burst: int = 1000
     namespace: str = ""
-    """Namespace whose ConfigMaps the shim watches; empty: no ConfigMap is watched."""
+    """Namespace whose ConfigMaps the shim watches. If this text is empty, the shim watches no ConfigMap."""
 
 
 def settings_from(flat: Mapping[str, str]) -> Settings:
@@ -127,7 +128,7 @@ def settings_from(flat: Mapping[str, str]) -> Settings:
 
 
 def unclear_settings(flat: Mapping[str, str]) -> list[str]:
-    """Return one line for each value that cannot be used and is replaced by the default."""
+    """Return one line for each value that cannot be used, so that the default of its setting is used."""
     if _volume_bind_ms(flat) is not None:
         return []
     written = flat[VOLUME_BIND_KEY].strip()[:40]
@@ -155,7 +156,7 @@ def _image(flat: Mapping[str, str]) -> str:
 def _account(flat: Mapping[str, str], key: str) -> int | None:
     """Return the id of a user or group.
 
-    Return None for an empty text, and for -1, the published default.
+    Return None for an empty text, and for -1, which is the published default.
     """
     written = flat.get(key, "").strip()
     if written in ("", "-1"):

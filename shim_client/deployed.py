@@ -42,7 +42,7 @@ from shim_client.shim import Shim
 from shim_client.translate.config_map import CONFIG_MAPS, merged
 
 COLLECT_AFTER = 50_000
-"""Number of new objects after which the youngest generation is collected.
+"""Number of new Python objects after which the youngest generation is collected as garbage.
 
 Python's default of 700 makes listing a large cluster take a quarter longer.
 """
@@ -55,11 +55,11 @@ class ShimOptions:
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str = ""
-    """Namespace of the ConfigMaps; empty: the namespace of the service account."""
+    """Namespace of the ConfigMaps. If this text is empty, the namespace of the service account is used."""
     health: str = ""
-    """HOST:PORT of the health service; empty: the process offers no health service."""
+    """HOST:PORT of the health service. If this text is empty, the process offers no health service."""
     metrics: str = ""
-    """HOST:PORT of the metrics; empty: the process serves no metrics."""
+    """HOST:PORT of the metrics. If this text is empty, the process serves no metrics."""
     qps: int | None = None
     burst: int | None = None
     instance: str = ""
@@ -69,11 +69,11 @@ class ShimOptions:
     election: Election | None = None
     """The lease by which one of several shims is elected. None means that this shim is the only one."""
     forget: bool = False
-    """Whether the core removes all objects of this cluster that it knows, before the shim reports the cluster."""
+    """Whether the core first removes all objects of this cluster that were reported to it earlier."""
 
 
 async def run_on_kubernetes(place: ShimOptions, *cores: CoreAddress | CoreGroup) -> None:
-    """Run a shim until cancelled. Of several cores of a group, the shim uses the first one that accepts it.
+    """Run a shim until cancelled. If a group has several cores, the shim uses the first core that accepts the shim.
 
     Errors: NoAccessError, NoPortError, BadSettingError, and those of `run_shim`.
     """
@@ -105,7 +105,7 @@ async def run_on_kubernetes(place: ShimOptions, *cores: CoreAddress | CoreGroup)
                 forgets = [place.forget]  # in the first term alone
 
                 def another() -> Shim:
-                    gc.unfreeze()  # Objects of an earlier term are not needed any more.
+                    gc.unfreeze()  # Python objects of an earlier term are not needed any more.
                     shim = make(elector.identity, forget=bool(forgets and forgets.pop()))
                     shim.leadership = elector
                     shim.on_warm.append(lambda: probe.say_ready(ready=True))
@@ -121,7 +121,7 @@ async def run_on_kubernetes(place: ShimOptions, *cores: CoreAddress | CoreGroup)
 async def _elector(
     place: ShimOptions, config: SingleConfig, namespace: str, log: FilteringBoundLogger
 ) -> AsyncIterator[Elector | None]:
-    """Provide the elector of this shim, or None if it is the only shim."""
+    """Provide the elector of this shim, or None for a shim without an election."""
     election = place.election
     if election is None:
         yield None
@@ -142,7 +142,10 @@ async def _elector(
 
 @contextmanager
 def _few_collections() -> Iterator[Callable[[bool], None]]:
-    """Collect garbage seldom. Objects that exist after the first sync are excluded, because they are needed until the process ends."""
+    """Collect garbage seldom.
+
+    Python objects that exist after the first sync are excluded: they are needed until the process ends.
+    """
     before = gc.get_threshold()
     gc.set_threshold(COLLECT_AFTER)
 

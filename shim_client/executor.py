@@ -44,20 +44,22 @@ IN_FLIGHT_MAX = 40
 EVENTS_IN_FLIGHT_MAX = 2
 """Maximum number of requests in flight that record events."""
 EVENTS_WAITING_MAX = 10_000
-"""Maximum number of events that wait. Further events are dropped and counted."""
+"""Maximum number of events that wait to be recorded.
+
+When this number is reached, new events are dropped and counted.
+"""
 BIND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0)
 """Seconds between the attempts to bind a pod that waits for no volume."""
 VOLUME_PAUSE_MAX = 30.0
 """Longest pause, in seconds, between two checks whether the volumes of a pod are bound."""
 POD_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds between the attempts of other changes of pods; in total long enough for an API server to restart."""
+"""Seconds between the attempts to create, delete or change a pod; in total long enough for an API server to restart."""
 EVENT_PAUSES = (1.0, 2.0, 4.0)
 """Seconds between the attempts to record an event."""
 OWNER_PAUSES = (1.0, 2.0)
 """Seconds between the attempts to read an owner.
 
-There are few attempts, because a job waits for the answer, and because the shim can find the size of the job without
-this owner.
+There are few attempts, because a job waits for the answer. Without an answer, the shim counts the members of the job.
 """
 RETRY_AFTER_MAX = 60.0
 """Longest pause, in seconds, that the cluster can request."""
@@ -81,7 +83,7 @@ class Progress:
 
 
 class Gate:
-    """A semaphore that admits the most urgent waiter first."""
+    """A semaphore that admits the waiter with the lowest urgency number first."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -153,8 +155,8 @@ class Applier:
     def submit(self, actions: Iterable[Action]) -> None:
         """Queue actions.
 
-        An action runs after the earlier actions on its object, an event after the earlier events on its object. Events
-        beyond EVENTS_WAITING_MAX are dropped.
+        An action begins after the earlier actions on its object have ended. An event is recorded after the earlier
+        events on its object. Events beyond EVENTS_WAITING_MAX are dropped.
         """
         for action in actions:
             if not self._accepts(action):
@@ -176,7 +178,7 @@ class Applier:
                 lanes.create_task(self._run_lane(key))
 
     async def finish(self, seconds: float) -> None:
-        """Begin no further action, and wait for the requests that are in flight, for some seconds at most."""
+        """Begin no further action, and wait for the requests that are in flight, for at most `seconds`."""
         self._is_ending = True
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -191,7 +193,7 @@ class Applier:
         self.progress.events_waiting += change * isinstance(action, RecordEvent)
 
     def _drop_stale(self, lane: deque[Action], action: Action) -> None:
-        """Remove a waiting condition that a newer condition or a binding replaces."""
+        """Remove a waiting order to write a condition, if the new action writes a newer condition or binds the pod."""
         if lane and _is_condition(lane[-1]) and (_is_bind_at_once(action) or _is_condition(action)):
             self._count(lane.pop(), -1)
 
@@ -289,9 +291,9 @@ class Applier:
                 await self._writer.record_event(action)
 
     async def _release(self, order: ReleasePod) -> None:
-        """Write the mark on a victim, and end the pod only if the mark was written.
+        """Write the annotations that mark a pod as a victim, and end the pod only if the annotations were written.
 
-        Without the mark, a restarted shim could evict further pods for the preemptor.
+        Without these annotations, a restarted shim could evict further pods for the preemptor.
         """
         if order.note is not None:
             await self._writer.patch_pod(order.note)

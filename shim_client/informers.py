@@ -116,7 +116,10 @@ class _Kind:
         await tries(self._watch_once)
 
     async def _watch_once(self) -> None:
-        """Follow one watch to its end. Raises GoneError, and ClusterError when the watch brought no event."""
+        """Follow one watch to its end.
+
+        Raises GoneError for a version that is too old, and ClusterError if the watch failed without an event.
+        """
         heard = False
         try:
             async for event in self.reader.watch(self.name, self.version):

@@ -94,14 +94,14 @@ class HostPort:
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraints:
-    """Constraints of a pod on its node, as data (design 1.8); equal constraints are one object."""
+    """Constraints of a pod on its node, as data (design 1.8). Pods with equal constraints share one object."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     required_terms: tuple[SelectorTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     allowed_nodes: tuple[str, ...] = ()
-    """Names of the only nodes that are allowed; empty: every node is allowed."""
+    """Names of the only nodes that are allowed. If the tuple is empty, every node is allowed."""
     excluded_nodes: tuple[str, ...] = ()
 
 
@@ -127,7 +127,7 @@ class GroupPreference:
 
 @dataclass(frozen=True, slots=True)
 class NodePreferences:
-    """Preferences of a pod among the nodes that can take it (design 6.15); equal preferences are one object."""
+    """Preferences of a pod among the nodes that suit it (design 6.15). Pods with equal preferences share one object."""
 
     terms: tuple[PreferredTerm, ...] = ()
     groups: tuple[GroupPreference, ...] = ()
@@ -135,10 +135,10 @@ class NodePreferences:
 
 @dataclass(frozen=True, slots=True)
 class Releasing:
-    """The mark of a pod that is already being evicted.
+    """The facts about the eviction of a pod that is already being evicted.
 
-    `delivery` is the way in which the pod is evicted. Comparisons of marks ignore `delivery`, because victim and
-    preemptor do not depend on it.
+    `delivery` is the way in which the pod is evicted. Comparisons of two objects of this class ignore `delivery`,
+    because victim and preemptor do not depend on it.
     """
 
     termination: TerminationType
@@ -159,10 +159,7 @@ class PodReport:
     priority: int
     node: str
     tags: Mapping[str, str]
-    """Tags that are equal for all pods of one owner.
-
-    Equal mappings are one object where possible.
-    """
+    """Tags that are equal for all pods of one owner. Where possible, pods with equal tags share one mapping."""
     pod_name: str = ""
     created_s: int | None = None
     """Creation of the pod in Unix seconds.
@@ -218,9 +215,9 @@ class ApplicationReport:
     """
     gang_style: str = ""
     timeout_ms: int = 0
-    """The longest time, in milliseconds, until all placeholders are placed.
+    """The longest time, in milliseconds, in which all placeholders must be placed.
 
-    Placed placeholders may stay unused for the same time. 0 means the core's default.
+    Placed placeholders may stay unused equally long. 0 means the core's default.
     """
 
 
@@ -299,7 +296,7 @@ class PlanCheckAnswer:
 
     @property
     def key(self) -> str:
-        """Return the name under which the answer is packed."""
+        """Return the key by which the answer is packed into a message."""
         return f"check {self.partition} {self.check}"
 
 
@@ -395,7 +392,7 @@ class PlanCheck:
 
 @dataclass(frozen=True, slots=True)
 class PlanCheckEnded:
-    """The end of a plan check: the places of its pods need not be kept any longer."""
+    """The end of a plan check: the capacity that was kept for its pods need not be kept any longer."""
 
     check: str
     partition: str
@@ -420,7 +417,7 @@ class ApplicationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TagsRefused:
-    """The core's refusal of an application's new tags; the application and its queue are as before."""
+    """The core's refusal of an application's new tags. The application and its queue stay unchanged."""
 
     application: str
     reason: str

@@ -32,7 +32,7 @@ class _Gauges(Collector):
         self._leading = leading
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics of this moment. A shim without an election always leads, and has no lease."""
+        """Yield the present metrics. A shim without an election always leads, and has no lease."""
         found = self._leading()
         leads = found is None or found.seconds_left > 0
         yield _gauge("leader", "1 while this shim leads, else 0", int(leads))

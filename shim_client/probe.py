@@ -1,10 +1,9 @@
-"""The health service for the probes of Kubernetes: gRPC in plain text, without authentication, on its own port.
+"""The health service for the probes of Kubernetes: gRPC without TLS and without authentication, on a separate port.
 
-The service `""` reports that the process works. The service `readiness` reports that the core knows the whole
-cluster.
+The service `""` reports that the process works. The service `readiness` reports that the core knows the whole cluster.
 
-With an election, the service `leader` reports whether this shim leads and the core knows the whole cluster. A shim
-that does not lead counts as ready once it knows the cluster.
+With an election, the service `leader` reports whether this shim leads and the core knows the whole cluster. A shim that
+does not lead counts as ready once the shim itself knows the cluster.
 """
 
 from __future__ import annotations

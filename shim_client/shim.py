@@ -61,9 +61,12 @@ REFUSED_ADVICE = {
     " or start the other cores",
     False: "correct what that core names, or start the other cores",
 }
-"""The advice if a core refuses this shim and no other core answers. The key says whether the core does not know the shim."""
+"""The advice if a core refuses this shim and no other core answers.
+
+The key is true if the core does not know the shim.
+"""
 REFUSED_PAUSE_SECONDS = 5.0
-"""Seconds after which one of several groups of cores that refused the shim is tried again."""
+"""Seconds after which the shim registers again at a group of cores that refused it, if there are several groups."""
 EPOCH_PAUSE_SECONDS = 0.5
 """Seconds after which an elected shim registers again at a core to which an earlier process is still connected."""
 
@@ -91,7 +94,10 @@ class ShimProgress:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """An input, and the group of cores from which it comes; `taken` is set when the state machine has processed it."""
+    """An input, and the group of cores from which the input comes.
+
+    `taken` is set when the state machine has processed the input.
+    """
 
     content: Input
     taken: asyncio.Event | None = None
@@ -224,11 +230,11 @@ class Shim:
         return all(one.group in self._connections for one in moves)
 
     async def _follow_moves(self, group: str, moves: Sequence[Move]) -> None:
-        """Report moved partitions to their new groups of cores from now on, as a core has named the moves (design 7.9).
+        """Report moved partitions to their new groups of cores from now on. A core has named these moves (design 7.9).
 
-        The sessions with the former and the new owner of each partition end, and begin again with the new revisions
-        of the table. If a partition moved several times, only the last move counts. A move that another core has
-        named before ends no session.
+        The sessions with the former and the new owner of each partition end, and begin again with the new revisions of
+        the table. If a partition moved several times, only the last move counts. A move that another core has named
+        before ends no session.
         """
         for one in {each.partition: each for each in moves}.values():
             former = self._mirror.owner(one.partition)
@@ -407,9 +413,9 @@ class _Hearing:
         self._connection = connection
         self._log = log
         self._skipped: dict[str, str] = {}
-        """Why each core was skipped, as it was logged last."""
+        """By core, the last logged reason why the core was skipped."""
         self._refused = ""
-        """Why a core refused this shim while no other core answered, as it was logged last."""
+        """The last logged reason why a core refused this shim while no other core answered."""
 
     async def registered(self, core: str) -> None:
         """Tell the state machine that a session with a core began."""
@@ -418,7 +424,10 @@ class _Hearing:
         await self._shim.begun(self._group)
 
     async def resumed(self, core: str, why: str) -> None:
-        """Log that the session continues at another core. The state machine need not know."""
+        """Log that the session continues at another core.
+
+        The state machine needs no input, because no object is reported again.
+        """
         self._accepted()
         self._log.warning("the session continues at another core", core=core, why=why)
 
@@ -442,7 +451,7 @@ class _Hearing:
         self._refused = ""
 
     async def refused(self, why: str, *, is_unknown: bool) -> None:
-        """Log that a core refuses this shim while the others do not answer, and what to do. Log it once for each reason."""
+        """Log that a core refuses this shim while no other core answers, and what to do. Log each reason once."""
         if self._refused != why:
             self._refused = why
             self._log.error(

@@ -87,9 +87,10 @@ class Classes:
         return UNKNOWN_DEFAULT
 
     def allows_preemption(self, name: str) -> bool:
-        """Return whether pods of this class are ordinary victims.
+        """Return whether the class with this name lets its pods be preempted like other pods.
 
-        The result is True for an unknown class. False means that the pods are evicted only if no other victims suffice.
+        The result is True for an unknown class. False means that pods of the class are evicted only if no other victims
+        suffice.
         """
         found = self.known.get(name)
         return found is None or read_priority_class(found).allow_preemption

@@ -20,7 +20,10 @@ DEPTH_MAX: Final = 100
 The parser needs stack memory for each level, and a stack overflow ends the process.
 """
 REPEATED_MAX: Final = 100_000
-"""Largest number of values that the aliases of a text stand for. Each alias counts all values of the node that it names."""
+"""Largest number of values for which the aliases of a YAML text stand.
+
+For each alias, all values of the node that the alias names are counted.
+"""
 
 
 class Loader(yaml.CSafeLoader):
@@ -52,7 +55,7 @@ class Document:
 
 
 def read(path: Path) -> list[Document]:
-    """Return the objects of a file, those of a List one by one.
+    """Return the objects of a file. A List is replaced by its items.
 
     Raises Fault if the file cannot be read, is not YAML, or holds anything but objects.
     """
@@ -61,7 +64,7 @@ def read(path: Path) -> list[Document]:
 
 
 def parsed(text: str, name: str) -> list[Document]:
-    """Return the objects of a text, those of a List one by one; `name` is the text's name in messages.
+    """Return the objects of a text. A List is replaced by its items. `name` is the text's name in messages.
 
     Raises Fault if the text is not YAML, or holds anything but objects.
     """
@@ -133,12 +136,13 @@ class _Aliases:
     name: str
     repeated: int = 0
     known: dict[yaml.Node, tuple[int, int] | None] = field(default_factory=dict)
-    """The number of values and of levels of each node, its aliases included; None while they are being counted."""
+    """The numbers of values and of levels of each node, aliases included; None while the node is being counted."""
 
     def check(self, node: yaml.Node) -> tuple[int, int]:
-        """Return the number of values and levels of a node. Raises Fault if aliases repeat too much, or lead in a circle.
+        """Return the number of values and levels of a node.
 
-        An alias comes after the node that it names, so that this function nests no deeper than the text.
+        Raises Fault if aliases repeat too much, or lead in a circle. In a text, an alias comes after the node that the
+        alias names. For this reason the recursion of this function is no deeper than the text.
         """
         if isinstance(node, yaml.ScalarNode):
             return 1, 0

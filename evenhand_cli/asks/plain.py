@@ -112,7 +112,7 @@ def _asks(written: PlainAsk, document: Document, options: Options, first: int) -
 
 
 def _priority(written: PlainAsk, options: Options, priority: int) -> simulate_pb2.Assumption:
-    """Return the ask's priority with the place where it was set."""
+    """Return the ask's priority, with the text or option from which the priority comes."""
     because = "of the file"
     if written.priority is None:
         because = "--priority" if options.priority is not None else UNSAID

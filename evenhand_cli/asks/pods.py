@@ -1,6 +1,7 @@
-"""The conversion of Kubernetes pods to asks. Pods get the API server's defaults and priorities, and are read as the shim reads them.
+"""The conversion of Kubernetes pods to asks.
 
-A pod that already runs, such as one that `kubectl get pod -o yaml` printed, is treated as if it were submitted now.
+Pods get the API server's defaults and priorities, and are read as the shim reads them. A pod that already runs, such as
+a pod that `kubectl get pod -o yaml` printed, is treated as if it were submitted now.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ WORKLOADS = (
     "Job",
     "CronJob",
 )
-"""The kinds of workloads. All pods of a workload are simulated."""
+"""The kinds of workloads whose pods are simulated. All pods of a workload are simulated."""
 PER_NODE = "DaemonSet"
 RENEWED = ("uid", "creationTimestamp", "deletionTimestamp", "resourceVersion")
 """Fields of a pod that an API server sets when the pod is submitted."""
@@ -38,7 +39,7 @@ GATED = "its scheduling gates are taken as open"
 
 
 def pods(document: Document, namespace: str, limit: int) -> Iterator[Document]:
-    """Yield the pod, or at most `limit` of the pods that a workload wants.
+    """Yield the pod that a document describes, or at most `limit` of the pods that a workload wants.
 
     Raises Fault if the workload has no name, or has an invalid number or template.
     """

@@ -28,7 +28,7 @@ class Reading:
 
 
 def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading:
-    """Return the asks of a file in its order; `more` is a file with further PriorityClasses.
+    """Return the asks of a file in the order of the file; `more` is a file with additional PriorityClasses.
 
     Raises Fault if a file cannot be read, if an object is invalid, or if no ask is found.
     """
@@ -39,7 +39,7 @@ def read_asks(path: Path, options: Options, more: Path | None = None) -> Reading
 def asks_of(
     found: list[Document], name: str, options: Options, more: Iterable[Document] = ()
 ) -> Reading:
-    """Return the asks of objects in their order.
+    """Return the asks of the given objects, in the order of these objects.
 
     `name` is the name of the text in messages, and `more` has further PriorityClasses.
 

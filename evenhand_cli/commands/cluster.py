@@ -401,7 +401,7 @@ def _advice(
 ) -> Callable[[pb.ObjectReference], str]:
     """Return a function that returns advice on a missing object, such as similar names.
 
-    The names are read from the cluster now.
+    The names are read from the cluster before this function returns.
     """
     told = {
         (one.kind, one.namespace, one.name): client.missing(
@@ -444,7 +444,7 @@ def _reference(kind: str, namespace: str, name: str) -> pb.ObjectReference:
 
 
 def _one(words: list[str]) -> tuple[str, str]:
-    """Return kind and name of the one object that the words name.
+    """Return kind and name of the single object that the words name.
 
     Raises Fault for an unknown kind, or if the words do not have exactly one name.
     """

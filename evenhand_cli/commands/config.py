@@ -44,7 +44,7 @@ LASTS = (
     "It lasts until the core ends. At its start a core reads the file of `serve --config` again, and on Kubernetes the shim"
     " sends the ConfigMap of its namespace: change it there, too, to keep it."
 )
-"""The notice for a core whose version has no revisions."""
+"""The notice to users about a core whose version numbers no revisions of the configuration."""
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -182,7 +182,7 @@ def rollback(
 
 
 class _How(NamedTuple):
-    """The options of a command that applies a configuration."""
+    """The options that say how a command applies a configuration."""
 
     dry_run: bool
     whole: bool
@@ -295,8 +295,8 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
 def _now(core: Core) -> Base:
     """Return the revision in force as the base of a change.
 
-    If a change names this revision as its base, the core makes exactly the changes that were shown. The request is
-    the request of `evenhand version`, because the role of a shim may send this request, too.
+    If a change names this revision as its base, the core makes exactly the changes that were shown. The revision comes
+    from the request that `evenhand version` sends, because the role of a shim may send this request, too.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     answer = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())

@@ -257,7 +257,10 @@ def _listing(core: Core, request: pb.ListDecisionsRequest, since: str) -> Listin
 def _lost_work(
     core: Core, wanted: reports_pb2.GetLostWorkRequest, output: Form, *, full: bool
 ) -> None:
-    """Write the sums of lost work since the requested instant, by default since the server was started."""
+    """Write the sums of lost work since the requested instant.
+
+    If no instant is requested, the sums begin at the start of the core.
+    """
     stub = reports_pb2_grpc.ReportServiceStub(core.channel)
     before_start = wanted.since_ms and wanted.since_ms < started_ms(core)
     past = past_lost_work(core, wanted) if before_start else None
@@ -275,7 +278,7 @@ def _lost_work(
 
 
 def _ago(core: Core, since: str) -> int:
-    """Return the present instant minus `since`, in Unix milliseconds by the core's clock.
+    """Return the instant that lies the duration `since` before now, in Unix milliseconds by the core's clock.
 
     Return 0 without `since`.
     """

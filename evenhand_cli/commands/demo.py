@@ -47,7 +47,7 @@ PACKED = Path("evenhand_cli/examples/small")
 """The path of the example cluster in a wheel (see hatch_build.py)."""
 LIMIT_S = 600.0
 STOP_MS = 500
-"""Milliseconds that a deleted pod takes to end, at most its grace period.
+"""Milliseconds from the deletion of a pod to its end, or less if the grace period of the pod is shorter.
 
 In this time users can see on the screen that the pod is ending.
 """
@@ -146,9 +146,10 @@ def _beside(live: LiveDirectory, listen: str) -> Beside:
 def core_of(
     options: ServeOptions, told: list[str], listens: Callable[[str], None] = lambda _: None
 ) -> CoreProcess:
-    """Return a function that runs a core for the demonstration; ``listens`` gets the core's address as soon as there is one.
+    """Return a function that runs a core for the demonstration.
 
-    The function raises Fault when the core cannot start or fails.
+    ``listens`` gets the core's address as soon as the core listens. The function raises Fault when the core cannot
+    start or fails.
     """
 
     async def core(ready: Ready) -> None:
@@ -196,7 +197,7 @@ async def _demonstrate(plan: Plan, output: Form) -> tuple[Progress, Outcome]:
 
 
 def _ending(progress: Progress, outcome: Outcome, console: Console) -> RenderableType:
-    """Return the summary. When no live screen was shown, put the last screen before the summary."""
+    """Return the summary of a demonstration. If no live screen was shown, put the last screen before the summary."""
     summary = outcome_picture(outcome, console.width)
     if console.is_terminal:
         return Group(Text(), summary)

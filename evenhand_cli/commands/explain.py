@@ -170,9 +170,10 @@ def _explained_rule(name: str, output: Form, *, application: bool) -> bool:
 
 
 def _near_rules(name: str) -> str:
-    """Return a hint: the rules whose ids begin with the same letter as this name.
+    """Return a hint for the unknown rule id `name`.
 
-    When no rule id begins with the letter of the name, return the letters of all rule ids.
+    The hint names the rules whose ids begin with the first letter of `name`. If there are no such rules, the hint names
+    the first letters of all rule ids.
     """
     alike = [one for one in rules() if one[0] == name[0]]
     if alike:
@@ -195,7 +196,7 @@ def _show_workload(
     full: bool,
     also: Pointer | None,
 ) -> None:
-    """Write one answer for all pods of a gang or another workload when each of them has a node.
+    """Write one answer for all pods of a gang or another workload. Each of these pods has a node.
 
     JSON has the `first` answer, and the list of all pods under the key `members`.
     """
@@ -289,7 +290,7 @@ def _allocations(
 def _names(
     core: Core, partition: str, allocations: Iterable[inspect_pb2.Allocation]
 ) -> Iterator[str]:
-    """Yield every name that the user may see, to find near matches.
+    """Yield every name that the user may see, so that similar names can be suggested.
 
     For a pod without a name, yield its key.
     """

@@ -97,7 +97,10 @@ class Filter:
 
 
 def check_filters(core: Core, partition: str, *filters: Filter) -> None:
-    """Raise Fault for the first filter with an unknown value: the name of no existing object, or an unknown reason."""
+    """Raise Fault for the first filter whose value is unknown.
+
+    A value is unknown if no object has this name, or if the core has no such reason.
+    """
     for one in filters:
         if one.value:
             _check(one, KNOWN[one.option](core, partition), core, partition)

@@ -20,7 +20,11 @@ from evenhand_cli.render.amounts import span
 from evenhand_cli.render.server import versions
 
 LEADER, READINESS = "leader", "readiness"
-"""Names of the health service: whether the core leads, and whether its answers show the present state."""
+"""The service names `leader` and `readiness` of a core's health service.
+
+The first name stands for the question whether the core leads, the second for the question whether its answers show the
+present state.
+"""
 
 
 @asks_core

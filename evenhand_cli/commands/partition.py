@@ -31,7 +31,7 @@ def _seconds() -> float:
 
 
 class _Group(NamedTuple):
-    """A group of cores: its row of the new table, the core that decides, and this core's answer about the move."""
+    """A group of cores: its row of the new table, its core that decides, and the answer of this core about the move."""
 
     row: CoreGroup
     core: Core
@@ -186,11 +186,11 @@ class _Steps:
         return _Group(row, core, stub, pb.GetMoveResponse()).look(self._name)
 
     def _group_if_there(self, table: CoreTable, name: str) -> _Group | None:
-        """Return a group.
+        """Return a group with its core's answer about the move.
 
-        If the file already names the new owner and no core of this group answers, print this and return None.
-
-        Raises Fault if the file does not name the new owner yet and no core of the group answers, or if its core has no table.
+        If the file already names the new owner and no core of this group answers, print this fact and return None.
+        Raises Fault if the file does not name the new owner yet and no core of the group answers, or if its core has no
+        table.
         """
         try:
             return self._group(table, name)
@@ -234,7 +234,7 @@ class _Steps:
         return None
 
     def _check_moved(self, target: _Group) -> None:
-        """Raise Fault if the table already has an earlier move of the partition away from this group that was not completed."""
+        """Raise Fault if an earlier move of the partition away from the target group was not completed."""
         found = target.found
         revision = found.revision if found.state == "owned" else found.next_revision
         if revision != target.row.revision:
@@ -271,9 +271,10 @@ class _Steps:
         return [one.part for one in answers]
 
     def _write(self, new: CoreTable, *, print_table: bool) -> None:
-        """Write the new table to the file, or print the new table. After this step the command no longer gives up the move.
+        """Write the new table to the file, or print the new table.
 
-        Raises Fault if the file has changed or cannot be written.
+        After this step the command does not give up the move any more. Raises Fault if the file has changed or cannot
+        be written.
         """
         if print_table:
             typer.echo(table_changes.text_of(new), nl=False)
@@ -294,7 +295,7 @@ class _Steps:
     def _complete(self, source: _Group, target: _Group) -> None:
         """Let the former owner drop the partition. Raises Fault if the former owner's core refuses or does not answer."""
         if source.found.state != "leaving" and target.found.state == "owned":
-            self._exported(source)  # The former owner has to stop first. No new copy is needed.
+            self._exported(source)  # The former owner has to stop first; no new copy is needed.
         request = pb.CompleteMoveRequest(
             partition=self._name,
             to=self._to,

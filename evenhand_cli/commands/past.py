@@ -1,9 +1,7 @@
-"""Requests to the history by commands about the present.
+"""Requests to the history that commands about the present send.
 
-The requests are for earlier runs of the core and old decisions, which the core does not have in memory.
-
-If the core has no readable history, or if the user's role may not see the history, commands answer without the
-history.
+The requests are about earlier runs of the core and old decisions, which the core does not have in memory. If the core
+has no readable history, or if the user's role may not see the history, commands answer without the history.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -68,7 +66,7 @@ def _latest(core: Core, request: pb.ListPastDecisionsRequest, known: Collection[
 
 
 def past_decision(core: Core, decision_id: str) -> pb.GetPastDecisionResponse | None:
-    """Return a decision from the history, None if the history does not have it."""
+    """Return a decision from the history, or None if the history does not have the decision."""
     request = pb.GetPastDecisionRequest(decision_id=decision_id)
     return _tried(lambda: core.ask(_stub(core).GetPastDecision, request))
 

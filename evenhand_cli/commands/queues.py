@@ -139,7 +139,7 @@ class _Tree:
     root: inspect_pb2.Queue
     limits: Mapping[str, int]
     none: str = ""
-    """The sentence that is shown instead of a tree when no asks wait."""
+    """The sentence that replaces the tree if the user wants only queues with waiting asks, and no asks wait."""
 
     def value(self) -> dict[str, Any]:
         """Return the tree as data."""

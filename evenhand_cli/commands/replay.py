@@ -107,9 +107,9 @@ class Outcome:
 
     @property
     def same(self) -> bool:
-        """Return whether the replay made the same decisions as the recorded core, as far as the record has these decisions.
+        """Return whether the replay made the same decisions as the recorded core.
 
-        Return False if the core failed.
+        Only decisions that the record contains are compared. Return False if the core failed.
         """
         comparison = self.sinks.comparison
         differs = comparison is not None and comparison.difference is not None
@@ -154,7 +154,7 @@ def replay(
 
 
 def _say_version(recorded: str) -> None:
-    """Print a notice if another version recorded the trace, because the version may explain a difference."""
+    """Print a notice if another version of Evenhand recorded the trace, because differences may come from this."""
     own = metadata.version("evenhand")
     if recorded != own:
         terminal.say(

@@ -33,7 +33,7 @@ from server.rpc.following import slice_of
 from server.state.pickled import BadCheckpointError
 
 PROGRESS = 2_000
-"""Number of messages of the stream between two lines about the progress."""
+"""Number of received messages between two lines about the progress."""
 
 
 class Action(enum.StrEnum):
@@ -126,9 +126,9 @@ def _show(core: Core, output: Form) -> None:
 
 
 def _each_core(core: Core) -> Iterator[tuple[str, Core]]:
-    """Yield for each group the core to which requests are sent, with the group's name.
+    """Yield the name of each group, with the core of the group to which requests are sent.
 
-    Without a table, yield one core with an empty name.
+    Without a table of cores, yield an empty name with the only core.
     """
     spread: object = core.channel
     if not isinstance(spread, SpreadChannel):

@@ -425,7 +425,10 @@ def serve(
 
 
 def _settings(*ages: str) -> Settings:
-    """Return the settings of the history. Raises typer.BadParameter if finer data would be kept longer than coarser data."""
+    """Return the settings of the history from the options.
+
+    Raises typer.BadParameter if finer data would be kept longer than coarser data.
+    """
     retention, minutes, ten_minutes, sample = map(milliseconds, ages)
     if not 0 < sample <= MINUTE_MS <= minutes <= ten_minutes <= retention:
         raise typer.BadParameter(
@@ -467,10 +470,10 @@ async def _serve(options: ServeOptions, told: list[str], ready: Callable[[str], 
 
 
 def _starting(url: str, start: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that writes the core's address, the only line of output without a console.
+    """Return a function that writes the core's address to the output.
 
-    A script that requested port 0 reads the port from the line with the address. With a console, the function also
-    starts the console, and writes the URL of the console on the next line.
+    A script that requested port 0 reads the port from this line. Without a console, there is no other output. With a
+    console, the function also starts the console, and writes the URL of the console on the next line.
     """
 
     def ready(address: str) -> None:

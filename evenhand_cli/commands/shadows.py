@@ -19,9 +19,9 @@ from evenhand_cli.render.listing import Listing
 from evenhand_cli.render.tables import footer
 
 ALIKE_LISTED_MAX: Final = 10
-"""Maximum number of listed asks whose live and shadow decisions are equal.
+"""Maximum number of asks with equal live and shadow decisions that are listed.
 
-If there are more such asks, only asks with different decisions are listed.
+If there are more such asks, none of them are listed.
 """
 LISTED_MAX: Final = 8
 """Maximum number of asks that have a line each. If there are more, asks with equal lines share a line."""

@@ -387,7 +387,7 @@ def _cores(
     table: Path | None,
     address: Callable[[str], CoreAddress],
 ) -> list[CoreAddress | CoreGroup]:
-    """Return the groups of `--cores`, or the cores of `--core`. Raises Fault if both are given or one cannot be used."""
+    """Return the groups of `--cores`, or the cores of `--core`. Raises Fault for both options, and for a bad value."""
     if table is None:
         return [address(one) for one in _different(core)]
     if _given(ctx, ["core"])["core"]:
@@ -511,7 +511,7 @@ def _join_kubernetes(cores: list[CoreAddress | CoreGroup], **place: Any) -> None
 
 
 def open_cluster(directory: Path, *, stop_ms: int) -> bootstrap.OpenedDirectory:
-    """Load a cluster directory, print which objects are ignored, and raise Fault for an unreadable or empty directory."""
+    """Load a cluster directory; print which objects are ignored. Raises Fault for an unreadable or empty directory."""
     with shim_faults(""), terminal.patience(f"reading {directory}"):
         opened = bootstrap.open_directory(directory, stop_ms=stop_ms)
     _check_content(directory, opened)

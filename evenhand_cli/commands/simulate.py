@@ -30,7 +30,7 @@ QueuesFile = Annotated[
 NOTES_MAX = 5
 """Maximum number of asks whose notes are printed."""
 SIMULATION_S = 120.0
-"""Seconds that the simulation of a configuration may take when `--timeout` is not given."""
+"""Longest time, in seconds, that the simulation of a configuration may take when `--timeout` is not given."""
 
 
 @asks_core

@@ -1,7 +1,7 @@
 """Facts about the demonstration at an instant, as pure functions.
 
-Instants are arguments. Queues and counts come from the core, and pods come from the cluster. The demonstration
-compares core and cluster.
+The functions get instants as arguments. Queues and counts come from the core, and pods come from the cluster. The
+demonstration compares core and cluster.
 """
 
 from collections import Counter
@@ -14,9 +14,9 @@ from evenhand.v1 import inspect_pb2
 WINDOW_S = 1.0
 """Seconds over which the shown rate is measured."""
 TELLING_S = 1.0
-"""Shortest time for a mean rate, in seconds.
+"""Shortest time, in seconds, over which a mean rate is computed.
 
-Over a shorter time, a rate would depend on when the screen was updated.
+Over a shorter time, the rate would depend on the instants at which the screen was updated.
 """
 
 

@@ -1,4 +1,4 @@
-"""Evicted pods of a demonstration and the asks that got their capacity, from the core's decisions, as pure functions."""
+"""The evicted pods of a demonstration, and the asks that got their capacity, computed from the core's decisions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The requests of the demonstration to its core.
 
-The requests are sent over the network, as every other client of the core does.
+The requests are sent over the network, like the requests of every other client of the core.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from evenhand_cli.render.tables import WAITING_STATES
 INTERVAL_MS = 100
 PAGE_SIZE = 1000
 EXPLAINED_MAX = 20
-"""Maximum number of reasons to wait for which the core is asked to explain an example."""
+"""Maximum number of groups of waiting pods whose example the core is asked to explain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Observer:
             self.latest = Look(answer.tree, answer.summary)
 
     async def look(self) -> Look:
-        """Read the queue tree and the partition's summary now. Raises RpcError if a call fails."""
+        """Return the present queue tree and the present summary of the partition. Raises RpcError if a call fails."""
         tree, partitions = await asyncio.gather(
             self._inspect.GetQueueTree(inspect_pb2.GetQueueTreeRequest(partition=self._partition)),
             self._inspect.ListPartitions(inspect_pb2.ListPartitionsRequest()),

@@ -159,7 +159,7 @@ def _see(parts: Parts, progress: Progress, now_s: float) -> None:
 
 
 def _at_rest(parts: Parts, progress: Progress, now_s: float) -> bool:
-    """Return whether the core is unchanged and the shim has done all its work."""
+    """Return whether the core has not changed for a while and the shim has done all its work."""
     return progress.quiet_s(now_s) >= QUIET_S and parts.shim.progress().is_settled
 
 

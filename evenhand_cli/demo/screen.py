@@ -37,7 +37,10 @@ class Stage:
 def screen(
     stage: Stage, progress: Progress, now_s: float, console: Console, queues_max: int | None = None
 ) -> RenderableType:
-    """Return the whole screen; before the first answer, one line that says what the screen waits for."""
+    """Return the whole screen.
+
+    Before the first answer of the core, the screen is one line that says what it waits for.
+    """
     title = Text.assemble(
         ("evenhand", "heading"),
         ("  cluster ", "faint"),
@@ -116,7 +119,7 @@ def _counts(picture: Picture, progress: Progress) -> Table:
 
 
 def _speed(progress: Progress) -> list[tuple[str, str]]:
-    """Return the present rate; when nothing is being placed, the mean rate if it is known."""
+    """Return the present rate of placements. When no pod is being placed, return the mean rate if it is known."""
     now, mean = progress.rate(), progress.mean_rate()
     if now:
         return [("rate", f"{now:,.0f}/s")]

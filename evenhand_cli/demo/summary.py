@@ -167,9 +167,9 @@ def fault_table(faults: Sequence[ObjectFault], width: int) -> RenderableType:
 
 
 def _groups(groups: Sequence[WaitingGroup], width: int) -> RenderableType:
-    """Return a table of the reasons with an example each.
+    """Return a table of the reasons why pods wait, with one pod as an example of each reason.
 
-    The sentence is about the example; other pods may differ.
+    The sentence about a reason describes the example; for other pods the details may differ.
     """
     columns = (
         Column("pods", [f"{one.pods:,}" for one in groups], right=True),

@@ -1,4 +1,7 @@
-"""The tasks of a shim for its embedded cluster, in addition to scheduling: save the state, follow the files, answer cluster commands."""
+"""The tasks of a shim for its embedded cluster in addition to scheduling.
+
+The shim saves the state of the cluster, follows its files, and answers cluster commands.
+"""
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -98,9 +101,9 @@ def following(live: LiveDirectory, shim: Shim, say: Say, warn: Say) -> Coroutine
 
 
 def service_of(cluster: EmbeddedCluster, listen: str, say: Say) -> Coroutine[Any, Any, None]:
-    """Return the coroutine that answers cluster commands, and print the address of its service. An event loop must run.
+    """Return the coroutine that answers cluster commands, and pass the address of its service to `say`.
 
-    Raises Fault if the address cannot be used.
+    An event loop must run. Raises Fault if the address cannot be used.
 
     When `listen` is empty and another cluster has the default address, a free port is taken: two clusters may run at
     once.

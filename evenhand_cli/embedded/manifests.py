@@ -1,4 +1,7 @@
-"""The manifests of a command: files, directories and the standard input, with the place of every mistake."""
+"""The reading of the manifests of a command from files, directories and the standard input.
+
+Errors name the place of the mistake.
+"""
 
 import json
 import sys
@@ -87,6 +90,6 @@ def _standard_input() -> str:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return an object of an answer as plain values. The answer has the object as JSON."""
+    """Return an object as plain values, given the JSON text of the object in an answer of the cluster."""
     found: dict[str, Any] = json.loads(text)
     return found

@@ -12,9 +12,9 @@ NOTHING = "-"
 ONE_CORE = 1000
 PODS = "pods"
 NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
-"""Names for resource types.
+"""The names that users read for some resource types.
 
-Every other type is shown with its own name, so that each name belongs to one type.
+Every other type is shown with its own name. For this reason each shown name belongs to one type.
 """
 
 
@@ -40,7 +40,7 @@ def amount(kind: str, value: int) -> str:
 
 
 def scale(kind: str, largest: int) -> tuple[int, str]:
-    """Return the divisor and the unit for numbers of which this is the largest, as on the axis of a chart."""
+    """Return the divisor and the unit for a series of numbers, given its largest number, as on the axis of a chart."""
     if kind == "vcore":
         return ONE_CORE, ""
     if _is_bytes(kind):

@@ -1,6 +1,6 @@
 """A bar for one quantity: the bar shows how much of a limit is used, and where the guarantee ends.
 
-The colour repeats what the length shows: usage up to the guarantee, above it, or at the limit.
+The colour repeats what the length shows: usage up to the guarantee, usage above the guarantee, or usage at the limit.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
 """Tables that fit the terminal.
 
 Whole columns are left out, the least important first, and long text is folded between words. Every column has a
-priority. A column whose cells are all equal is left out before one that distinguishes rows. Columns that carry the
-answer are not left out because of equal cells. Names get their width before columns that do not carry the answer. A
-name that still does not fit is shortened in its middle, because a name on two lines cannot be copied. A note below
-the table names the columns that were left out or shortened. `--output wide` shows all columns in full.
+priority. A column whose cells are all equal is left out before a column that distinguishes rows. This rule does not
+apply to columns that carry the answer. Names get their width before columns that do not carry the answer. A name that
+still does not fit is shortened in its middle, because a name on two lines cannot be copied. A note below the table
+names the columns that were left out or shortened. `--output wide` shows all columns in full.
 """
 
 import re
@@ -38,19 +38,19 @@ ANSWER = 1
 A column with this priority is left out after all other columns, even when its cells are all equal.
 """
 FIRST = 9
-"""Smallest priority of columns that are left out before all other columns, even before columns with equal cells."""
+"""Smallest priority of the columns that are left out first, even before columns with equal cells."""
 NEVER_FOLDED = 0
 NAME_MAX = 40
 """Maximum width of a name in a list of facts; longer names are shortened."""
 NAME_LEAST = 16
-"""Smallest width to which names are shortened when their column sets no other width."""
+"""Smallest width to which names are shortened if their column sets no smallest width."""
 NAME_FIRST = 40
 """Width up to which a name takes precedence over columns without the answer."""
 CONTINUED = Text()
 """The cell of a line that continues the row above it."""
 _WORDS = re.compile(r"(?<= )")
 _PARTS = re.compile(r"(?<=\.)")
-"""The positions within a word at which a line may end."""
+"""The pattern of the positions within a word at which a line may end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _telling(columns: Iterable[Column]) -> list[Column]:
 def left_out(hidden: Iterable[Column], *, shortened: bool = False) -> Text:
     """Return a note about the columns that did not fit.
 
-    For a column with equal cells the note has their value.
+    For a column whose cells are equal, the note also has the value of the cells.
     """
     names = [
         one.name if one.constant() in {"", NOTHING} else f"{one.name} ({one.constant()} everywhere)"
@@ -241,7 +241,7 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 def fitting(columns: Sequence[Column], width: int) -> list[Column]:
-    """Return the columns that fit next to each other, in their order.
+    """Return the columns that fit next to each other, without changing their order.
 
     Columns with the priority ALWAYS stay even if they do not fit.
     """

@@ -25,10 +25,7 @@ Row = TypeVar("Row")
 ROWS_MAX = 8
 """Maximum number of victims with a line each. If there are more victims, equal victims share a line."""
 QUEUES_NAMED_MAX = 2
-"""Maximum number of queues that are named for one rule that protects candidates.
-
-All further queues are only counted.
-"""
+"""Maximum number of queues that the line of one protecting rule names. All other queues are only counted."""
 
 
 class Detail(NamedTuple):
@@ -99,7 +96,7 @@ def _parts(
 
 
 def _named_once(rows: Iterable[tuple[str, str | Text]]) -> Iterator[tuple[str, str | Text]]:
-    """Yield the rows. Of consecutive rows with equal names, only the first row keeps the name."""
+    """Yield the rows. If consecutive rows have equal names, only the first of these rows keeps its name."""
     before = ""
     for name, value in rows:
         yield "" if name == before else name, value
@@ -205,7 +202,7 @@ def _elsewhere(found: pb.Decision) -> Iterator[tuple[str, str | Text]]:
 
 
 def _because(found: pb.Decision, asked: str, most: int) -> Iterator[tuple[str, str | Text]]:
-    """Yield the rules that chose victims, except the rule that the answer has already named."""
+    """Yield the rules that chose victims, except the rule that the text about the victim `asked` already names."""
     told = {one.because for one in found.victims if one.allocation_key == asked}
     why = Counter(one.because for one in found.victims if one.because)
     others = [(rule, count) for rule, count in why.most_common() if rule not in told]

@@ -23,7 +23,7 @@ ELSEWHERE = "another queue"
 SHARES = "shares below"
 """The text in place of a preemptor for a surplus reclaim.
 
-In a surplus reclaim, queues below the named queue lose their surplus.
+In a surplus reclaim, queues below the named queue lose what they use above their shares.
 """
 VICTIMS_SHOWN_MAX = 50
 """Maximum number of victims in a table.
@@ -151,7 +151,10 @@ def levels(found: Sequence[pb.DecidingLevel], width: int) -> list[RenderableType
 
 
 def change(found: pb.DecisionChange, console: Console) -> Text:
-    """Return a change of a decision, in one line or in as many as the console's width requires."""
+    """Return a change of a decision as text.
+
+    The text has one line, or as many lines as the console's width requires.
+    """
     state = enum_state(pb.DecisionState, found.state)
     head = Text.assemble(
         (instant(found.time_ms), "faint"),

@@ -93,7 +93,7 @@ def _decision(
 def _details(
     answer: explain_pb2.ExplainResponse, width: int, *, full: bool
 ) -> list[RenderableType]:
-    """Return further facts about the ask or allocation, which are not in the sentences."""
+    """Return the facts about the ask or allocation that the sentences of the explanation do not have."""
     if answer.HasField("waiting"):
         return _waiting(answer.waiting, answer.taken_at_ms, width, full=full)
     if answer.HasField("placed"):
@@ -129,7 +129,7 @@ def _waiting(
 
 
 def _telling(ask: explain_pb2.WaitingAsk, kinds: Sequence[str]) -> Sequence[explain_pb2.QueueLevel]:
-    """If a queue level blocks the ask, return the levels that limit a type which the ask requests.
+    """Return the levels of queues that limit a type which the ask requests, if a level blocks the ask.
 
     For a gang whose limits are already in other lines, the result is empty.
     """
@@ -227,9 +227,9 @@ def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> l
 
 
 def _headroom(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Iterator[Column]:
-    """Yield a column for each resource type that has a max on some level.
+    """Yield a column for each resource type that has a max on at least one level, then a column of verdicts.
 
-    Also yield a column for the headroom.
+    A verdict says whether its level blocks the ask.
     """
     limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
     for place, kind in enumerate(limited, start=ANSWER + 1):

@@ -48,7 +48,7 @@ def problems(
 
 
 def _beside(name: str, value: str) -> Hanging:
-    """Return a fact below a problem or change, aligned with the other facts."""
+    """Return a fact that is shown below a problem or change, aligned with the facts above and below it."""
     return Hanging(Text(f"{f'    {name}':<{INDENT}}{value}", style="faint"), INDENT)
 
 
@@ -162,7 +162,7 @@ def count_error_findings(found: Sequence[inspect_pb2.Finding]) -> int:
 
 
 def event(record: watch_pb2.EventRecord, console: Console) -> Text:
-    """Return an event in one line, or in as many as the width requires.
+    """Return an event as text, in one line or in as many lines as the width requires.
 
     The event's code is added if the text does not contain it.
     """

@@ -131,8 +131,8 @@ def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
 def most_limits(fit: explain_pb2.GroupFit, *, full: bool) -> Sequence[explain_pb2.LimitFit]:
     """Return the limits to show: with `full` all limits in their order, otherwise the LIMITS_SHOWN_MAX tightest limits.
 
-    Without `full`, no limit is shown for a gang that only one limit keeps waiting, because the gang's sentence already names
-    it.
+    Without `full`, no limit is shown for a gang that waits only because of one limit. The sentence about this gang
+    already names the limit.
     """
     if full:
         return fit.limits

@@ -29,7 +29,7 @@ NAMED_MAX = 2
 If there are more victims, the row has the number of victims by queue.
 """
 LISTED_MAX = 8
-"""Maximum number of victims that are named below the table when rows have only their number.
+"""Maximum number of victims that are named below the table, if the rows of the table have only numbers of victims.
 
 With `--all` every victim is named.
 """
@@ -338,7 +338,10 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _own(one: pb.ForeseenDecision) -> str:
-    """Return the purpose of a decision without a preemptor: to enforce a queue's max (quota), or the deserved shares (trim)."""
+    """Return the purpose of a decision without a preemptor.
+
+    Such a decision enforces a queue's max (quota) or deserved shares (trim).
+    """
     run = one.decision.quota_run
     of_queue = policies.facts(one.decision.policy).shrinks_queue
     return f"the max of {run.queue}" if of_queue else "shares by weight"
@@ -390,7 +393,7 @@ def _victims_named(one: pb.PartitionSimulation, width: int) -> Iterator[Renderab
 
 
 def _victims_listed(one: pb.PartitionSimulation) -> Iterator[RenderableType]:
-    """Yield the first of the victims that no row names, and the rules that chose most victims."""
+    """Yield the names of the first victims that no row names, and the rules that chose the most victims."""
     folded = len(one.decisions) > ROWS_MAX
     every = [each for found in one.decisions for each in found.decision.victims]
     unnamed = [

@@ -23,7 +23,10 @@ LINES_MAX = 4
 """Maximum number of sentences of a decision that are shown unless the user requests all."""
 CHANGES_MAX = 4
 LATE_MS = 30_000
-"""Delay of the history, in milliseconds, above which the output says up to which instant the history is written."""
+"""Delay of the history, in milliseconds.
+
+If the delay is longer, the output says up to which instant the history is written.
+"""
 
 
 def _title(name: str, what: str, period: pb.HistoryPeriod | None = None) -> Text:
@@ -363,7 +366,7 @@ def restart(rows: Sequence[pb.Failover], when: Callable[[int], str] = instant) -
 
 
 def _follows_another(one: pb.Failover) -> bool:
-    """Return whether a row is the beginning of a term after the term of another core."""
+    """Return whether a row is the beginning of a core's term that follows the term of another core."""
     return one.kind == "leads" and "away_ms" in one.facts
 
 

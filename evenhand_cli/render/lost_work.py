@@ -22,9 +22,9 @@ ROWS_MAX = 4
 NAME_LEAST = 18
 """Smallest width to which the name of a row may be folded."""
 UNNAMED = "unknown"
-"""Word for a user or application that is unknown, or whose name the caller may not see."""
+"""The word that replaces the name of a user or application if the name is unknown, or if the caller may not see it."""
 OTHER = "of "
-"""Beginning of the key for a resource type in the sums."""
+"""Beginning of the keys of resource types in the sums."""
 
 
 def core_time(millicore_ms: int) -> str:

@@ -54,7 +54,7 @@ class World:
 
 
 def fields(kind: str, world: World, *, namespaces: bool) -> list[Field[Item]]:
-    """Return the columns of a kind; with `namespaces`, the first one is the namespace."""
+    """Return the columns of a kind; with `namespaces`, the first column is the namespace."""
     first: list[Field[Item]] = []
     if namespaces:
         first = [Field("namespace", lambda one: one["metadata"]["namespace"], names=True)]

@@ -24,7 +24,7 @@ SETTING_LEAST = 28
 TEXT_LEAST = 20
 """Smallest width to which values and their origins are folded."""
 Line = tuple[str, str, str]
-"""Name, value and origin of a setting; the amounts of one key share a line."""
+"""Name, value and origin of a setting. If a setting has amounts of several resource types, they share one line."""
 
 
 def explained(found: explain_pb2.ExplainedQueue, width: int) -> list[RenderableType]:

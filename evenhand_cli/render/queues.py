@@ -26,7 +26,7 @@ from evenhand_cli.render.tables import TEXT_LEAST, size
 from evenhand_cli.render.words import reasons, state
 
 UNIFORM = 11
-"""Priority of a column that is left out before every column of `COLUMNS`."""
+"""Priority of a column that is left out before all columns with the priorities of `COLUMNS`."""
 WIDE = 120
 """The smallest width of the screen with longer bars."""
 BARS = ""
@@ -147,7 +147,10 @@ def tree(
 
 
 def _demoted(column: Column) -> Column:
-    """Return the column. If all queues are active, the state column gets a priority with which it is left out first."""
+    """Return the column.
+
+    If it is the state column and all queues are active, return a column that is left out before all other columns.
+    """
     uniform = column.name == "state" and column.constant() == "active"
     return replace(column, gives_way=UNIFORM) if uniform else column
 
@@ -286,9 +289,10 @@ def _share(kind: str, queue: inspect_pb2.Queue) -> RenderableType:
 
 
 def _alarm(queue: inspect_pb2.Queue, kind: str) -> str:
-    """Return the colour of a usage: bad above the max.
+    """Return the style of a usage.
 
-    The colour is that of a warning if terminating pods will bring the usage below the max.
+    Above the max, the style is `bad`, or `warn` if terminating pods will bring the usage below the max. Otherwise the
+    style is empty.
     """
     if kind in queue.over_max:
         return "bad"

@@ -77,7 +77,7 @@ def verdict(found: Summary, comparison: Comparison | None) -> list[RenderableTyp
 
 
 def _difference(found: Difference) -> list[RenderableType]:
-    """Return the first line that differs, and the lines before it."""
+    """Return the first line that differs between the two runs, and the lines before it."""
     parts: list[RenderableType] = [Text(f"{found.where}: {_what(found)}", style="bad")]
     parts += [Text(f"  before  {_line(one)}", style="faint") for one in found.before]
     if found.logged is not None:
@@ -154,7 +154,7 @@ def verified_value(found: Verified) -> dict[str, Any]:
 
 
 def verified(found: Verified) -> RenderableType:
-    """Return the result of a log's verification: a judgement with its reason, and facts about the log."""
+    """Return the result of a log's verification as text: a judgement with its reason, and facts about the log."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in found.kinds.most_common())
     told = f": {kinds}" if kinds else ""
     told_facts = [

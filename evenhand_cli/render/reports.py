@@ -29,9 +29,8 @@ def unmet(
 ) -> RenderableType:
     """Return a line for each queue and type, followed by the obstacle and the remedy for each group of asks.
 
-    With `whole` all rows and groups are shown. Without `whole` only the first rows and groups are shown. If an answer
-    with fewer rows would still not fit the screen, the reason why a remedy does not help further asks is left out,
-    too.
+    With `whole` all rows and groups are shown. Without `whole` only the first rows and groups are shown. If the answer
+    still does not fit the screen, the reasons why a remedy helps no further asks are left out, too.
     """
     forms = (_unmet(found, width, whole=whole, then=then) for then in (True, whole))
     return first_that_fits(forms, width)

@@ -26,7 +26,7 @@ CHOICE_LEAST: Final = 16
 
 
 def decisions(now: int) -> Sequence[Field[pb.ShadowDecision]]:
-    """Return the fields of an ask: its live and its shadow decision, their difference, and why one is missing."""
+    """Return the fields of an ask: its live and its shadow decision, their difference, and why a decision is missing."""
     return (
         Field("ask", lambda one: Text(name(one), style="key"), names=True),
         Field(
@@ -107,7 +107,10 @@ def _sums(found: Sequence[pb.ShadowSum]) -> list[Column]:
 
 
 def name(one: pb.ShadowDecision) -> str:
-    """Return the ask's name, or a replacement when the ask belongs to another queue."""
+    """Return the ask's name, or its key.
+
+    Return a fixed text for a decision about a queue, and for an ask whose name and key are unknown.
+    """
     if one.of_queue:
         return SHARES
     return one.name or one.allocation_key or "another ask"

@@ -103,9 +103,9 @@ def asks(found: Answer, width: int, *, full: bool = False) -> RenderableType:
 def _detailed(
     blocks: Sequence[Block], now: int, width: int, *, full: bool
 ) -> Iterator[RenderableType]:
-    """Yield a single answer in full.
+    """Yield the answer in full if there is only one.
 
-    Of several answers, yield only answers that the table does not show completely.
+    If there are several answers, yield those that the table does not show completely.
     """
     several = len(blocks) > 1 and not full
     if several:
@@ -346,9 +346,10 @@ def _verb(outcome: str, count: int) -> str:
 def queues_over(
     found: Sequence[simulate_pb2.QueueSimulation], now: int, width: int, until_ms: int | None
 ) -> Iterator[RenderableType]:
-    """Yield the queues over their new max, with the excess, the amount that cannot be freed, and the instant of the enforcement.
+    """Yield the queues over their new max.
 
-    A simulation that stopped at `until_ms` did not judge later quota runs.
+    Each queue has its excess, the amount that cannot be freed, and the instant of the enforcement. A simulation that
+    stopped at `until_ms` did not judge later quota runs.
     """
     yield Text("\nqueues over their new max", style="heading")
     lines = [line for one in found for line in _lines(one, now, until_ms)]

@@ -124,7 +124,7 @@ PARTITIONS: Sequence[Field[inspect_pb2.Partition]] = (
     Field("running", lambda one: str(one.counts.allocations)),
     Field("waiting", lambda one: str(one.counts.waiting_asks)),
 )
-"""Fields by which partitions are sorted; the function `partitions` draws them."""
+"""The fields by which partitions are sorted; the function `partitions` draws the table of partitions."""
 
 
 def _waits_for(one: inspect_pb2.Application) -> str:

@@ -74,7 +74,7 @@ def instant(milliseconds: int) -> str:
 
 
 def clock_time(milliseconds: int, now: int) -> str:
-    """Return Unix milliseconds as local time of day, with the date unless that is the day of `now`."""
+    """Return Unix milliseconds as local time of day. The date is added unless it is the date of `now`."""
     at, today = (
         datetime.fromtimestamp(one / 1000, UTC).astimezone() for one in (milliseconds, now)
     )

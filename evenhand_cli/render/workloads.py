@@ -24,7 +24,7 @@ Sentences about only some pods come first. `--all` shows all.
 """
 PODS_NAMED_MAX = 3
 _OF_FACTS = ("It has run on", "It uses ")
-"""Beginnings of sentences that only repeat facts which the table already has."""
+"""Beginnings of the sentences that only repeat facts of the table."""
 NOT_NEEDED = "not-needed"
 LEAVING = inspect_pb2.ALLOCATION_STATE_RELEASING
 

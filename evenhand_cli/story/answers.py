@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Answers:
-    """The explain service over the core of a story, as an operator uses it."""
+    """The explain service of the core of a story. The answers are those that an operator would get."""
 
     player: Player
     log: DecisionLog
@@ -39,8 +39,8 @@ class Answers:
     def now(self) -> int:
         """Return the instant of the story in Unix milliseconds.
 
-        The explain service asks the pump (the loop that drives a running core) only for the instant. The object can
-        therefore replace the pump.
+        The explain service needs the pump (the loop that drives a running core) only to learn the present instant. For
+        this reason an `Answers` object can replace the pump.
         """
         return self.player.now
 

@@ -190,7 +190,7 @@ def _level_line(one: Level) -> str:
 
 
 def _verdict_line(found: Verdict | None, *, nearest: bool) -> str:
-    """Return the rule and, if the story expects them, the nearest node and the amounts that are missing there."""
+    """Return the rule of a verdict. With ``nearest``, add the nearest node and the amounts that this node lacks."""
     if found is None:
         return "none"
     missing = [f"{kind}={amount}" for kind, amount in sorted(found.missing.items())]

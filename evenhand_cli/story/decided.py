@@ -35,9 +35,9 @@ DECISIONS_MAX: Final = 8
 QUEUES_MAX: Final = 2
 """Maximum number of queues whose numbers are part of a reason."""
 SILENT: Final = (Code.CONFIGURATION_APPLIED, Code.MANAGER_REGISTERED)
-"""Codes of notes that repeat the step itself."""
+"""Codes of notes that only repeat an event of the step."""
 EXPECTED: Final = {DecisionState.ORDERED, DecisionState.CONFIRMED, DecisionState.FULFILLED}
-"""States of decisions that other lines report already."""
+"""States of decisions about which other lines report already."""
 ABOUT_SUBJECT: Final = "it "
 """The beginning of a note in which `it` is the note's subject."""
 _RULE: Final = re.compile(r"\b[A-Z][0-9]{1,2}\b")
@@ -94,15 +94,15 @@ class _Writer:
     names: Mapping[str, str]
     ordered: set[str]
     groups: dict[str, list[str]] = field(default_factory=dict)
-    """The names of each group, by the form of its sentence, such as `{} waits: ...`.
+    """The names of each group, by the pattern of the group's sentence, such as `{} waits: ...`.
 
-    For a complete line, the key is the key of the line.
+    For a complete line, the names are stored by the key that was given for the line.
     """
     short: dict[str, str] = field(default_factory=dict)
     whole: dict[str, Entry] = field(default_factory=dict)
 
     def add(self, one: Decision) -> None:
-        """Add a decision to the group of its kind and reason."""
+        """Add a decision to the group of decisions with its kind and reason."""
         match one:
             case Placed():
                 self._name("{} {is} placed on " + _plain(one.node_id), one.key)
@@ -133,9 +133,9 @@ class _Writer:
                 yield Entry(full, short)
 
     def _name(self, form: str, name: str, short: str = "") -> None:
-        """Add a name to the group of equal entries with this form of sentence.
+        """Add a name to the group of entries whose sentence has the pattern `form`.
 
-        `short` is the form of the sentence in short output.
+        `short` is the pattern of the sentence in short output.
         """
         self.groups.setdefault(form, []).append(name)
         if short:
@@ -194,7 +194,10 @@ class _Writer:
             entry.short[-1] = f"{line} ({', '.join(entry.rules)})"
 
     def _moved(self, one: DecisionMoved) -> None:
-        """Add the end of a decision, unless the decision ended because its ask was placed, or because of the step itself."""
+        """Add the end of a decision.
+
+        The end is left out if the ask of the decision was placed, or if the step itself ended the decision.
+        """
         if one.key or one.state in EXPECTED:
             return
         name = self.names.get(one.decision_id, one.decision_id)
@@ -224,7 +227,7 @@ def _of_shadow(record: ShadowRecord) -> str:
 
 
 def _instead(live: Choice | None) -> str:
-    """Return the end of a sentence, which names the victims under the settings in force."""
+    """Return the end of a sentence about the shadow; this end names the victims under the settings in force."""
     return f", instead of {''.join(_choice(live))}" if live is not None else ""
 
 

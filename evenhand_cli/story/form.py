@@ -31,11 +31,14 @@ class Step(BaseModel):
     queues: list[dict[str, Any]] | None = None
     """The queues below root of another configuration, which is applied."""
     partition: dict[str, Any] | None = None
-    """The other settings of the partition in that configuration; None means the settings of the story."""
-    shadow: list[str] | None = None
-    """The decisions of the shadow, as `x1 only-shadow n1 y1|y2 ~ reason`.
+    """The settings of the partition, apart from its queues, in the configuration that this step applies.
 
-    The live choice is before the slash, and the choice of the shadow after the slash.
+    None means the settings of the story.
+    """
+    shadow: list[str] | None = None
+    """The decisions under the shadow settings, as `x1 only-shadow n1 y1|y2 ~ reason`.
+
+    If there is a slash, the live choice is before the slash, and the choice of the shadow after it.
     """
     would: dict[str, str] = Field(default_factory=dict)
     """The outcome for a waiting ask under the shadow settings: the node that it would get, or the rule against a decision."""
@@ -61,7 +64,7 @@ class Step(BaseModel):
     deserved: dict[str, dict[str, int]] = Field(default_factory=dict)
     entitled: dict[str, dict[str, int]] = Field(default_factory=dict)
     allocated: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """The allocated share, as it is reported (W5)."""
+    """By queue: the allocated share by resource type, as the core reports it (W5)."""
     preempting: dict[str, dict[str, int]] = Field(default_factory=dict)
     standing: dict[str, dict[str, str]] = Field(default_factory=dict)
     """By queue: the types in which the queue is over or under its deserved share (W4).

@@ -161,7 +161,10 @@ def _of_preemption(decision: Decided | DecisionMoved, names: Mapping[str, str]) 
 
 
 def _released(decision: Released) -> str:
-    """Return the line of a release: a victim with its preemptor and node; a quota run has no preemptor."""
+    """Return the line of a release.
+
+    The line has the victim, its preemptor and its node; in a quota run there is no preemptor.
+    """
     if decision.termination is Termination.PLACEHOLDER_REPLACED:
         return (
             f"{decision.key} makes place for {decision.beneficiary} on {'|'.join(decision.nodes)}"
@@ -190,9 +193,9 @@ def _on_demand(decision: Decision) -> tuple[str, str]:
 
 
 def matches(expected: str, line: str, reason: str) -> bool:
-    """Return whether this is the expected line.
+    """Return whether a line and its reason are as expected.
 
-    The text after ``~`` must occur in the reason, in upper or lower case.
+    The text after ``~`` in `expected` must occur in the reason, in upper or lower case.
     """
     head, tilde, words = (part.strip() for part in expected.partition("~"))
     return head == line and (not tilde or words.lower() in reason.lower())

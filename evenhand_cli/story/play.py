@@ -140,7 +140,7 @@ def configured(text: Text, source: str) -> Configuration:
 
 
 def run(core: Core, now: int) -> list[Decision]:
-    """Tick until the core has nothing left to do at this instant, and return its decisions."""
+    """Send ticks until the core has nothing left to do at this instant, and return its decisions."""
     decisions: list[Decision] = []
     more = True
     while more:

@@ -26,7 +26,7 @@ QUEUES: Final = "yaml queues"
 APPLIED: Final = "yaml queues applied"
 STEPS: Final = "yaml story"
 KINDS: Final = (QUEUES, APPLIED, STEPS)
-"""The words after the three backquotes of the blocks that are run."""
+"""The words after the three backquotes by which a block of a page is recognised as part of an example."""
 OF_PAGES: Final = ("decisions", "notes")
 """The kinds of decisions that the steps of a page list in addition to the kinds that all stories list."""
 LIKELY_MISSPELT: Final = 0.8
@@ -221,7 +221,7 @@ def _examples(drafts: Iterable[_Draft], source: str) -> list[Example]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The value that a YAML text describes, and the line on which each part of the value stands."""
+    """The value that a YAML text describes, and the line on which each part of the value begins."""
 
     value: object
     reporter: Reporter

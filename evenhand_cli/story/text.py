@@ -142,7 +142,7 @@ def _held(told: str) -> str:
 
 
 def details(found: Iterable[explain_pb2.ExplainResponse], label: int, width: int) -> RenderableType:
-    """Return full explanations, each below a step."""
+    """Return the full explanations that are shown below a step."""
     parts: list[RenderableType] = []
     for one in found:
         parts += [Text(), Indented(explanation(one, one.key, width - label), label)]
@@ -306,5 +306,5 @@ def _indented(text: str, indent: int, width: int) -> Text:
 
 
 def _line(text: str) -> str:
-    """Return a text without line ends."""
+    """Return a text in one line, without line ends."""
     return " ".join(text.split())

@@ -75,7 +75,7 @@ ROW_MAX: Final = 10_000
 LINE_MAX: Final = 2_000
 """Maximum number of characters of a line."""
 NAME_MAX: Final = 253
-"""Maximum number of characters of the name, or of the row of names, after the verb."""
+"""Maximum number of characters of the name, or of the row of names, that follows the verb of a line."""
 QUOTED_MAX: Final = 80
 """Maximum number of characters that an error quotes."""
 NUMBER_MAX: Final = (1 << 63) - 1
@@ -228,7 +228,7 @@ def events(line: str, known: Known) -> Iterator[Event]:
 
 
 def quoted(text: str) -> str:
-    """Return a text as errors quote it: its first characters."""
+    """Return the first characters of a text, which errors quote."""
     return text if len(text) <= QUOTED_MAX else f"{text[: QUOTED_MAX - 3]}..."
 
 
@@ -486,7 +486,10 @@ def _existing(words: Words, name: str, known: Known) -> Event:
 
 
 def _mark(words: Words, last: str) -> ReleaseMark | None:
-    """Return the mark of a pod. The word `last` means ``last``, the latest decision that evicted the pod."""
+    """Return the facts about a pod's eviction in a line, or None.
+
+    `last` as the decision means the decision ``last``.
+    """
     if words.flag("dying"):
         return ReleaseMark(Termination.UNKNOWN, "", "", "")
     if not words.option("mark"):

@@ -58,7 +58,7 @@ _STATE: Final = attrgetter("application.state")
 BUDGET = 20_000
 """The step budget of one tick, unless the caller passes another."""
 AFTER_CHANGE: Final = 100
-"""The largest number of steps of a tick that changes a partition as the configuration says."""
+"""The largest number of steps of a tick in which a partition is changed to the configuration in force."""
 PLANNING: Final = 1_100
 """The largest number of steps of one tick that a preemption round, or a shadow's turn, may use.
 
@@ -170,21 +170,21 @@ class Core:
     ) -> None:
         """Start with the given configuration, or with the default configuration until a registration brings a configuration.
 
-        The default configuration allows any queue name. Without a ``beginning``, the configuration is revision 1. A given
-        configuration counts as read from a file; the default configuration has no source.
+        The default configuration allows any queue name. Without a ``beginning``, the configuration is revision 1. The recorded
+        source of a given configuration is a file. The default configuration has no recorded source.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
         self._stirred = True
         self._put_off: list[Partition] = []
-        """The partitions in which this tick placed all it could, and whose preemption rounds are put off to later ticks.
+        """The partitions in which this tick placed all asks that fit, and whose preemption rounds are put off to later ticks.
 
-        The first round begins in the next tick.
+        The round of the first of these partitions begins in the next tick.
         """
         self.is_amid = False
         """Whether work that is done in parts has begun and has not ended yet.
 
-        Until it has ended, the state is inconsistent, and nothing may read it.
+        Until this work has ended, the state is inconsistent, and no caller may read the state.
         """
 
     @property
@@ -267,7 +267,7 @@ class Core:
                 snapshotting.catch_up(partition)
 
     def _take_in_fresh(self) -> None:
-        """Enqueue unqueued asks, so that all other code may assume that each ask is in a group."""
+        """Enqueue unqueued asks. Code that is called afterwards may assume that each ask is in a group."""
         for partition in self.state.partitions.values():
             pending.enqueue_unqueued(partition)
 
@@ -291,9 +291,10 @@ class Core:
         return decisions
 
     def tick(self, now: int, budget: int = BUDGET) -> Tick:
-        """Make all decisions that are possible now, within a budget of steps. If ``more`` is set in the result, call again at once.
+        """Make all decisions that are possible now, within a budget of steps.
 
-        If only a shadow has work, the tick changes nothing but the shadow's memory.
+        If ``more`` is set in the result, the caller must call this method again at once. If only a shadow has work, the tick
+        changes nothing but the shadow's memory.
         """
         return whole(self.tick_in_parts(now, budget))
 
@@ -336,9 +337,8 @@ class Core:
     def next_due(self) -> int | None:
         """Return the next instant at which `tick` could decide something without an event.
 
-        Return None if the core has no decision to make without an event.
-
-        The result holds until the next event. The result is valid only if the last tick left ``more`` unset.
+        Return None if the core has no decision to make without an event. The result is valid until the next event. The caller
+        must not use the result if the last tick set ``more``.
         """
         live, shadows = self._live_due(), self._shadow_due()
         return min((one for one in (live, shadows) if one is not None), default=None)
@@ -413,9 +413,9 @@ class Core:
     def digest(self) -> str:
         """Enqueue unqueued asks, and return a hash of the state in hexadecimal.
 
-        The hash covers the kind, the subject and the instant of each timer. The hash leaves out earlier configurations. The
-        hash also leaves out the caches of partitions, and state that follows from other state (`server.state.digest`). The core
-        itself does not call this method: like `validate`, the method is for tests and tools that check a core.
+        The hash covers the kind, the subject and the instant of each timer. The hash leaves out earlier configurations, the
+        caches of partitions, and state that can be computed from the included state (`server.state.digest`). The core itself
+        does not call this method: like `validate`, the method is for tests and tools that check a core.
         """
         self._take_in_fresh()
         state = self.state
@@ -481,7 +481,10 @@ class Core:
         return result.more or result.searching or unfinished or stale or displaced or bool(stays)
 
     def _puts_off(self, partition: Partition) -> bool:
-        """Return whether the round of a partition is put off. If so, record that the tick placed all it could in this partition."""
+        """Return whether the round of a partition is put off to a later tick.
+
+        If the round is put off, record that this tick placed all asks of the partition that fit.
+        """
         if partition.round.is_put_off:
             self._put_off.append(partition)
         return partition.round.is_put_off
@@ -551,6 +554,6 @@ class Core:
 
 
 def _rank(partition: Partition) -> Parts[bool]:
-    """Rank the queues of a partition in parts. Return whether the queues are so many that the tick does no other work."""
+    """Rank the queues of a partition in parts. Return whether there are so many queues that the tick does no work besides the ranking."""
     yield from reranking.rebuild_in_parts(partition)
     return len(partition.queues) + len(partition.applications) >= RANKED_ALONE

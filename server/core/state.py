@@ -59,7 +59,10 @@ class Manager:
     """Whether the manager had completed its sync when this process became the leader. Its session can then be resumed."""
 
     def can_resume(self, session: str) -> bool:
-        """Return whether the manager's session has the name ``session``, and the manager had completed its sync."""
+        """Return whether the manager's session has the name ``session`` and can be resumed.
+
+        A session can be resumed only if the manager had completed its sync.
+        """
         is_named = self.session is not None and self.session.name == session
         return is_named and (self.synced or self.was_synced)
 
@@ -84,7 +87,7 @@ class Leaving:
 
 @dataclass(slots=True)
 class MovedPartition:
-    """A partition with all state that its core has about it: the content of a move to another core."""
+    """A partition with all state that its core has about the partition. A move to another core transfers this state."""
 
     partition: Partition
     timers: list[Timer]
@@ -109,9 +112,9 @@ class Arrival:
 class Left:
     """The steps that are left of a partition's change to the configuration in force (design 6.16).
 
-    ``is_in_force`` says that the new specification is in force in the partition. Asks may still have the classes that they had
-    before the change (`reclassing`). ``before`` is the former specification until the timers of quota runs are set, and None
-    otherwise.
+    ``is_in_force`` says that the new specification is in force in the partition. While steps are left, asks may have the gang
+    classes that they had before the change (`reclassing`). ``before`` is the former specification until the timers of quota
+    runs are set, and None otherwise.
     """
 
     is_in_force: bool = False
@@ -123,16 +126,17 @@ class State:
 
     ``configured`` says that a file configures the core, so that registrations do not configure it. Otherwise ``configured_by``
     names the manager whose registrations configure the core: the first manager that brought a configuration. ``configured_by``
-    is empty before a manager has brought a configuration, and after that manager is forgotten. ``given`` has, for each manager,
-    the digest of its last configuration text, even if the text did not come into force. Only the last `configuration.GIVEN_MAX`
-    managers are stored. ``past`` contains earlier configurations by revision number. ``notes`` has the decisions that the
-    present event or tick still has to report. ``prepared`` has, for each partition, the queues that were prepared for a
-    configuration that may come into force next. ``ended`` has removed partitions, whose memory is freed together with the
-    prepared objects. ``outdated`` has the partitions whose change to the configuration in force is not complete, with the steps
-    that are left. Each of the next ticks does one step of the first of these changes. ``assignment`` says for which partitions
-    of the configuration this core decides; without an assignment, it decides for all partitions. ``leaving`` has the partitions
-    of this core that are being moved to another group. ``copies`` has, for each partition that is being moved to this core, the
-    parts of the copy that have arrived, and ``arrivals`` has the complete copies. ``changes`` has the last moves, in order.
+    is "" before any manager has brought a configuration, and again after that first manager is forgotten. ``given`` has, for
+    each manager, the digest of its last configuration text, even if the text did not come into force. Only the last
+    `configuration.GIVEN_MAX` managers are stored. ``past`` contains earlier configurations by revision number. ``notes`` has
+    the decisions that the present event or tick still has to report. ``prepared`` has, for each partition, the queues that were
+    prepared for a configuration that may come into force next. ``ended`` has removed partitions, whose memory is freed together
+    with the prepared objects. ``outdated`` has the partitions whose change to the configuration in force is not complete, with
+    the steps that are left. Each of the next ticks does one step of the first of these changes. ``assignment`` says for which
+    partitions of the configuration this core decides; without an assignment, it decides for all partitions. ``leaving`` has the
+    partitions of this core that are being moved to another group. ``copies`` has, for each partition that is being moved to
+    this core, the parts of the copy that have arrived, and ``arrivals`` has the complete copies. ``changes`` has the last
+    moves, in order.
     """
 
     def __init__(
@@ -186,7 +190,7 @@ class State:
         return assignment.owner(partition)
 
     def why_absent(self, partition: str) -> str:
-        """Return why this core does not decide for a partition: another group decides, or no configuration has the partition."""
+        """Return a text that says why this core does not decide for a partition: another group decides, or no configuration has the partition."""
         owner = self.other_owner(partition)
         if self.assignment is not None and owner:
             group = self.assignment.group
@@ -218,7 +222,7 @@ class State:
     def expect(self, partition: Partition, expiring: Iterable[tuple[int, str]]) -> None:
         """Set a timer for each pair of an instant and the id of a decision.
 
-        At that instant the decision expires, unless it has ended before.
+        At that instant, the decision expires if it has not ended.
         """
         for instant, decision_id in expiring:
             self.at(instant, "decision", partition.name, decision_id)
@@ -245,14 +249,17 @@ class State:
     def disruptions(self, partition: Partition) -> dict[str, int]:
         """Return how many pods of each disruption group may be evicted, as the partition's manager reported.
 
-        The answer is empty if no registered manager owns the partition. The caller must not change the result, because the
-        manager's numbers are stored in the same mapping.
+        The result is empty if no registered manager owns the partition. The caller must not change the result, because it is
+        the mapping in which the manager's numbers are stored.
         """
         manager = self.managers.get(partition.owner)
         return {} if manager is None else manager.disruptions_allowed
 
     def synced(self, partition: Partition) -> bool:
-        """Return whether the partition may place asks: everything in it was reported, and it is not being moved (design 1.10, 7.9)."""
+        """Return whether asks may be placed in the partition.
+
+        The partition's manager must have completed the sync, and the partition must not be on a move to another group of cores (design 1.10, 7.9).
+        """
         return self.reported(partition) and partition.name not in self.leaving
 
     def reported(self, partition: Partition) -> bool:

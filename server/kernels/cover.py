@@ -1,7 +1,8 @@
-"""Bounds on covering sets: whether the rows of a group can cover a need, and a lower bound on the cost of such a set.
+"""Bounds on covering sets.
 
-Rows come sorted by group (see `Groups`). Every bound holds for all sets of rows of the group that cover the need, whatever
-other rules such a set has to keep (design 6.7).
+A covering set consists of rows of one group whose amounts together are at least a need. The bounds say whether a group has a
+covering set, and how much such a set costs at least. Rows come sorted by group (see `Groups`). Every bound holds for all
+covering sets of the group, whatever other rules a covering set has to keep (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -136,7 +137,7 @@ def _covers(resources: Array, starts: Array, need: Array) -> Mask:
 def _meets(have: Array, need: Array) -> Mask:
     """Return, for each line, whether ``have`` is at least ``need`` in every column.
 
-    There are few columns, so the comparison goes column by column.
+    The lines are compared one column at a time, because there are few columns.
     """
     met = np.ones(len(have), dtype=np.bool_)
     for column in range(have.shape[1]):
@@ -167,7 +168,7 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 ) -> tuple[Array, Excess]:
     """Return, for each group, the rank and excess of the best single row that covers the need.
 
-    If no single row covers the need, the rank is larger than any valid rank.
+    If no single row covers the need of a group, the rank of the group is larger than any valid rank.
 
     ``wanted`` has, for each row, the need of its group.
     """

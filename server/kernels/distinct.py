@@ -11,7 +11,7 @@ import numpy as np
 from server.kernels.fit import Array, Mask
 
 DENSE: Final = 4
-"""The largest ratio of a table's size to the number of values with which counting the values is faster than sorting them."""
+"""The largest ratio of a table's size to the number of values at which counting the values in the table is faster than sorting the values."""
 FEW: Final = 8
 """The number of rows up to which a loop over single rows is faster than arrays."""
 

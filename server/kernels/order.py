@@ -16,7 +16,7 @@ FEW: Final = 96
 
 
 def ranked(columns: Sequence[Array]) -> Array:
-    """Return the row numbers sorted by the columns. The first column is compared first. Equal rows keep their order."""
+    """Return the row numbers sorted by the columns. The first column is compared first. Rows that are equal in all columns keep their order."""
     return np.lexsort(tuple(reversed(columns)))
 
 
@@ -83,7 +83,7 @@ def _bounded(sizes: Array, sums: Array, limit: Sequence[int | Array]) -> Mask:
 
 
 def _stretch(good: Mask) -> int:
-    """Return the number of good items before the first item that is not good."""
+    """Return the index of the first item that is not true in ``good``, or the number of items if all are true."""
     if not len(good):
         return 0
     first = int(good.argmin())
@@ -99,7 +99,9 @@ def positive(sizes: Array) -> Mask:
 
 
 def fitting(sizes: Array, limit: Sequence[int]) -> list[int]:
-    """Return the items that are taken if the items are tried in turn, and each is taken if the rest of ``limit`` holds it.
+    """Return the items that are taken if the items are tried in turn.
+
+    An item is taken if it fits into the amounts of ``limit`` that the items taken before it leave.
 
     ``sizes[column, item]`` is the amount of an item in a column.
     """

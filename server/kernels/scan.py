@@ -1,4 +1,4 @@
-"""Scans of all rows at once: which rows hold a demand, which row is best or lacks least, and why other rows do not fit.
+"""Scans of all rows at once for the rows that hold a demand, the row that ranks best, and the row that lacks least.
 
 All results are exact for whole numbers up to 2^62. When a quotient would not fit int64, Python's integers are used.
 """

@@ -1,9 +1,9 @@
 """The limits on the amounts that firm and lendable pods may use in a queue (J4).
 
 The limits apply to the leaf and to every queue above it. For each type that the queue guarantees, a firm ask must not raise the
-usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave
-capacity free below the maximum: as much of the guarantee as waiting firm asks may still use. In these rules, usage includes plans
-and promised capacity.
+usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave capacity
+free below the maximum: as much of the guarantee as waiting firm asks may still use. In these rules, usage includes promised
+capacity and the changes of plans that are not carried out yet.
 """
 
 from collections.abc import Mapping
@@ -77,8 +77,8 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 
     Return None if capacity may be held.
 
-    No capacity is held for a firm ask beyond the guarantees of its queues, because the ask would not be placed. No node is reserved
-    for a lendable ask that would use the capacity kept for firm asks.
+    No capacity is held for a firm ask that exceeds the guarantee of a queue on its path, because such an ask is not placed. No
+    node is reserved for a lendable ask that would use the capacity kept for firm asks.
     """
     wanted, reserving = dict(ask.kind.demand), policy.reserves
     if reserving and not _leaves_what_is_kept(trial, ask):
@@ -87,7 +87,10 @@ def admitted(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | No
 
 
 def _leaves_what_is_kept(trial: Trial, ask: WaitingAsk) -> bool:
-    """Return whether a lendable ask leaves enough capacity for waiting firm asks (J4). All promised capacity counts as used."""
+    """Return whether a lendable ask leaves the capacity that is kept for waiting firm asks (J4).
+
+    All promised capacity counts as used.
+    """
     for queue in (
         trial.snapshot.path_up(ask.leaf) if ask.kind.gang_class is GangClass.LENDABLE else ()
     ):

@@ -6,12 +6,12 @@ victims, the victims in one queue, or the victims of one application (P5). A dec
 a later round. The first decision with victims in a round is always carried out. Without this exception, a large gang could never
 run. Required-node preemption and quota runs have no budget, and their victims use up no budget.
 
-A natural termination factor limits the loss of a queue in a round to this share of its over-use (P9). The *over-use* of a queue
-is the amount by which it was above its entitlement when the round began. If the budget of a round is smaller than the over-use,
-the factor applies to that budget instead. The limit applies to each queue in which or below which a victim runs, and which does
-not contain the preemptor. Such a queue may have a guarantee. A queue that only replaces its own pods loses nothing. In a type
-without over-use, the factor does not limit the loss of a queue. G4 then decides whether the queue may lose any amount of that
-type.
+A natural termination factor is a percentage. The factor limits the loss of a queue in a round to this percentage of the queue's
+over-use (P9). The *over-use* of a queue is the amount by which it was above its entitlement when the round began. If the budget
+of a round is smaller than the over-use, the factor applies to that budget instead. The limit applies to each queue in which or
+below which a victim runs, and which does not contain the preemptor. Such a queue may have a guarantee. A queue that only replaces
+its own pods loses nothing. In a type without over-use, the factor does not limit the loss of a queue. G4 then decides whether the
+queue may lose any amount of that type.
 """
 
 from collections import Counter
@@ -82,7 +82,8 @@ def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
 
     There are budgets of the partition, of the victims' leaves and of their applications.
 
-    In a partition with a natural termination factor, the losses of queues to other queues are included.
+    If the partition has a natural termination factor, the result also has, for each queue, the amounts that the queue loses to
+    other queues.
     """
     columns, losers = snapshot.allocations, _losers(snapshot, plan)
     found: Counter[tuple[str, str, int]] = Counter()
@@ -146,7 +147,9 @@ class Account:
                 yield self._sentence(what, used, amount, most)
 
     def _most(self, what: tuple[str, str, int]) -> int | None:
-        """Return the largest amount that a round may release under a budget. The budget is given as a kind, a name and a type index.
+        """Return the largest amount that a round may release under a budget.
+
+        ``what`` is the budget's kind, its name and a type index.
 
         Return None if there is no limit.
         """

@@ -34,7 +34,8 @@ class Rule(enum.StrEnum):
     STOPPED_QUEUE = "stopped-queue"
     HEAD_ROOM = "head-room"
     USER_LIMIT = "user-limit"
-    """A limit of the ask's user or group has no headroom. Evicting pods of other users gives no headroom below this limit."""
+    """A limit of the ask's user or group has no headroom. The eviction of other users' pods gives no headroom below this limit.
+    """
     ONE_AN_ASK = "one-commitment-an-ask"
     ONE_A_NODE = "one-commitment-a-node"
     LEAF_FULL = "reservations-of-the-leaf"
@@ -55,7 +56,7 @@ class Rule(enum.StrEnum):
     DELAY = "preemption-delay"
     """The ask has not yet waited for its queue's `preemption.delay` (G1, I5)."""
     BACK_OFF = "back-off"
-    """The ask was refused less than its back-off ago (G1, C6)."""
+    """The ask was refused, and its back-off has not ended (G1, C6)."""
     PACE = "pace"
     """A budget of the round is used up, and the decision is postponed (P5)."""
     ROUND = "round-interval"
@@ -115,7 +116,9 @@ class Rule(enum.StrEnum):
     FIRM = "firm"
     """The candidate is firm: protection level 2 (V3)."""
     UNTOUCHABLE = "untouchable"
-    """The candidate is untouchable (protection level 3) or of a system class, or was vetoed less than a back-off ago (V3)."""
+    """The candidate is untouchable (protection level 3), has a system PriorityClass, or was vetoed so recently that the back-off
+    has not ended (V3).
+    """
     MIN_RUNTIME = "min-runtime"
     """The candidate has run for less than its queue's `preemption.minruntime` (V4)."""
     BUDGET = "disruption-budget"
@@ -125,7 +128,8 @@ class Rule(enum.StrEnum):
     BELOW_GUARANTEE = "below-guarantee"
     """A queue would be below its guarantee without the candidate (G4, Q12)."""
     OVERSHOOT = "overshoot"
-    """The setting is `overshoot: none`, and the candidate is larger than the rest of the target (Q13)."""
+    """The setting is `overshoot: none`, and the candidate is larger than the part of the target that is still to be freed (Q13).
+    """
     NOT_NEEDED = "not-needed"
     """The other victims free enough without the candidate."""
     OTHER_NODE = "node-not-chosen"

@@ -40,7 +40,7 @@ class Share(NamedTuple):
 
 
 class ShareLevel(StrEnum):
-    """The relation between a queue's usage of a type and its deserved share: under, even or over (W4)."""
+    """The relation between a queue's usage of a type and the queue's deserved share: under, even or over (W4)."""
 
     OVER = "over"
     EVEN = "even"

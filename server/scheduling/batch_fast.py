@@ -2,10 +2,10 @@
 
 The plain implementation is `cycle`, which places asks one by one. Both implementations give the same result (design 6.3).
 Before each placement, the cycle searches for the next ask; after it, the cycle updates the changed shares up to the root. The
-order depends only on the asks under three conditions: nothing else can be placed, all asks have the same priority, and no limit
-can be reached. `kernels.turns` then sorts the asks, nodes are taken in that order, and the sums are charged as usage. Asks of a
-batch that does not meet these conditions are enqueued. The cycle then places them, with the same result
-(tests/simulation/test_twins.py).
+order of the asks does not depend on the placements under three conditions: only these asks can be placed, all of them have the
+same priority, and no limit can be reached. `kernels.turns` then sorts the asks, each ask in that order gets a node, and the sum
+of the asks of each queue is charged as usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then
+places them, with the same result (tests/simulation/test_twins.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue, QueueState
 
 LEAST: Final = 48
-"""The number of asks below which it is faster to place them one at a time."""
+"""The number of asks below which placing the asks one at a time is faster than a batch."""
 _STOPPED: Final = QueueState.STOPPED
 """The stopped state, looked up once because each access to a member of an enumeration is slow."""
 _application = attrgetter("application")
@@ -47,9 +47,9 @@ _usage = attrgetter("usage")
 class Burst:
     """The asks of a batch by age, with their applications, classes and queues. ``rungs`` has the queues by level, deepest first.
 
-    ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, because numbers
-    and names break ties between equal shares. A leaf above the deepest level also appears in all levels below it, as its own
-    child.
+    ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, because numbers and
+    names break ties between equal shares. A leaf above the deepest level also appears in each deeper level of ``rungs``, as its
+    own child.
     """
 
     asks: Sequence[Ask]
@@ -75,7 +75,7 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks except those that are known to fit no node or limit, because they do not affect the order of others."""
+    """Return the asks except those that are known to fit no node or limit, because such asks do not affect the order of other asks."""
     if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -88,7 +88,7 @@ def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
 def _is_alone(partition: Partition) -> bool:
     """Return whether only unqueued asks can be placed.
 
-    That is true if no complete gang still has to be tried, and no group may be placeable.
+    Return False if a complete gang still has to be tried, or if a group may be placeable.
     """
     if partition.gangs.ready:
         return False
@@ -96,7 +96,7 @@ def _is_alone(partition: Partition) -> bool:
 
 
 def _any_group(_group: Group | Gang) -> bool:
-    """Return True: every group that may be placeable counts as placeable."""
+    """Return True, so that `next_group` treats every group as placeable."""
     return True
 
 
@@ -142,9 +142,10 @@ def _is_simple(partition: Partition, burst: Burst) -> bool:
 
 
 def _holds_back(queue: Queue) -> bool:
-    """Return whether the queue's limit already blocks other asks.
+    """Return whether the queue's limit already blocks some asks.
 
-    The cycle spends steps on these blocked asks. A batch would not count these steps, so its result would differ.
+    The cycle spends steps of the budget on blocked asks, but a batch would not. The results of the cycle and the batch would
+    therefore differ.
     """
     return queue.limiter is not None and bool(queue.limiter.blocked)
 
@@ -153,7 +154,7 @@ def _holds_back(queue: Queue) -> bool:
 
 
 def _turns(burst: Burst) -> Turns | None:
-    """Return the order of the asks, with the usage and the shares after the last ask.
+    """Return the order of the asks, and the usage and the shares of the queues after the last ask.
 
     Return None if a number is too large for an array.
     """
@@ -173,7 +174,7 @@ def _line(amounts: dict[int, int], columns: Iterable[int]) -> Amounts:
 
 
 def _picked(columns: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Return a function that picks these columns of a line. There must be at least one column."""
+    """Return a function that picks the values of these columns from a line of amounts. There must be at least one column."""
     if len(columns) > 1:
         return itemgetter(*columns)
     return lambda line: (line[columns[0]],)
@@ -235,7 +236,7 @@ def _is_headroom_left(burst: Burst, wanted: dict[Limiter, Amounts]) -> bool:
 
 
 def _place(partition: Partition, now: int) -> list[Ask]:
-    """Place the asks in their order until an ask finds no node, and return the placed asks.
+    """Place the unqueued asks in their order until an ask finds no node, and return the placed asks.
 
     Place no ask if the batch is not simple, or if a limit could be reached.
     """
@@ -262,9 +263,9 @@ def _place(partition: Partition, now: int) -> list[Ask]:
 
 
 def _leave_rest(partition: Partition) -> None:
-    """Keep the asks that found no node unqueued, group by group.
+    """Sort the asks that found no node by group, and keep them unqueued.
 
-    When these asks are enqueued, groups are thus created in the order of their first asks.
+    When these asks are enqueued later, their groups are created in the order of the first ask of each group.
     """
     asks = partition.unqueued
     partition.unqueued = rest = [ask for ask in asks if ask.node is None]

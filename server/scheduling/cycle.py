@@ -20,7 +20,7 @@ from server.state.nodes import Node
 from server.state.partition import Partition
 
 REVIVE_MOST: Final = 2_000
-"""The largest number of classes that are requeued at once.
+"""The largest number of equivalence classes that are requeued at once.
 
 If more classes are left, the next tick requeues them before it places anything (`is_reviving`).
 """
@@ -43,11 +43,11 @@ def open_tick(partition: Partition, now: int, placed: list[Ask]) -> None:
 
 
 def refresh(partition: Partition) -> list[Node]:
-    """Requeue the parked groups that freed capacity or headroom may serve. Return the nodes that have more free capacity.
+    """Requeue the parked groups that freed capacity or headroom may serve.
 
-    If `is_reviving` is true afterwards, more classes have to be requeued by later calls. Until then nothing may be placed,
-    because an ask of these classes may come first in the order of asks. For this reason, decisions do not depend on how the
-    work is spread over calls.
+    Return the nodes that have more free capacity than at the last call. If `is_reviving` is true afterwards, more classes have
+    to be requeued by later calls. Until then nothing may be placed, because an ask of these classes may come first in the order
+    of asks. For this reason, decisions do not depend on how the work is spread over calls.
     """
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
@@ -62,7 +62,7 @@ def refresh(partition: Partition) -> list[Node]:
 
 
 def is_reviving(partition: Partition) -> bool:
-    """Return whether more classes have to be requeued, because a node has more free capacity or a limit has more headroom."""
+    """Return whether classes still have to be requeued, because a node has more free capacity or a limit has more headroom than before."""
     return bool(partition.index.reviving or partition.limits.unblocking)
 
 
@@ -79,7 +79,10 @@ def stale_gangs(partition: Partition) -> list[Gang]:
 
 
 def _unblock(partition: Partition) -> int:
-    """Requeue up to REVIVE_MOST classes for which limits have headroom again. Return how many more classes may be requeued."""
+    """Requeue up to REVIVE_MOST classes for which limits have headroom again.
+
+    Return REVIVE_MOST less the number of requeued classes.
+    """
     unblocking, left = partition.limits.unblocking, REVIVE_MOST
     for limiter in [*unblocking]:
         fits = (one for one in limiter.blocked if limiter.has_headroom(one))
@@ -148,15 +151,15 @@ def _serve_reservations(
 def _may_be_ready(held: Pledge, changed: Set[int]) -> bool:
     """Return whether a pledged ask may fit now.
 
-    The ask may fit if its node changed. It may also fit if it belongs to a gang whose decision has no victims, because such a
-    gang may lack only headroom (J8).
+    The ask may fit if its node changed. An ask of a gang whose decision has no victims may fit even if its node did not change,
+    because such a gang may lack only headroom (J8).
     """
     commitment = held.commitment
     return held.node.slot in changed or (commitment.together and not commitment.victims)
 
 
 def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: list[Ask]) -> int:
-    """Place a pledged ask. For a gang member, also place all other members (J10). Return the number of placed asks."""
+    """Place a pledged ask. If the ask is a gang member, place all other members of the gang, too (J10). Return the number of placed asks."""
     commitment = held.commitment
     others = list(commitment.pledges.values()) if commitment.together else [held]
     for one in others:
@@ -205,7 +208,7 @@ def settle(partition: Partition) -> None:
 def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
     """Place asks of the groups that were requeued because reservations are lifted, and return the number of steps that were spent.
 
-    Stop when a placement may have made other asks placeable, because ordinary placement must consider these first.
+    Stop when a placement may have made asks outside these groups placeable, because ordinary placement must try such asks first.
     """
     probe, spent = partial(_is_placeable, partition), 0
     while partition.classes.live_asks:
@@ -255,7 +258,7 @@ def _step(partition: Partition, group: Group, now: int, placed: list[Ask]) -> in
 def _node_for(partition: Partition, group: Group) -> Node | None:
     """Return the node for the group's first ask.
 
-    If no node takes the ask, park the group at the limit or at the class that blocks the ask.
+    If no node takes the ask, park the group: at the limit that blocks the ask, or at the ask's class if no node fits.
     """
     application, ask_class = group.application, group.ask_class
     limited = application.limiters or ask_class.firm
@@ -272,7 +275,7 @@ def _node_for(partition: Partition, group: Group) -> Node | None:
 
 
 def _put_aside(partition: Partition, group: Group, waiting: list[Group], code: Code) -> None:
-    """Park a group. If the reason that was last sent for its asks differs from ``code``, let the new reason be sent."""
+    """Park a group. If the waiting reason that was last sent to the shim for the group's asks is not ``code``, have the new reason sent."""
     pending.park(group, waiting)
     partition.round.reservations_moved = True
     if group.told != code:

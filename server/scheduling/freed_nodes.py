@@ -12,7 +12,7 @@ from server.state.nodes import Node
 class FreedNodes:
     """The freed nodes.
 
-    Each mask is compared with all freed nodes once, so that further classes with the same constraint cost little.
+    Each node mask is compared with all freed nodes only once, whatever the number of classes with that mask.
 
     The table is valid while no node, mask or pledge changes.
     """
@@ -25,9 +25,9 @@ class FreedNodes:
         self._known: dict[NodeMask, Rows] = {}
 
     def take(self, ask_class: AskClass) -> bool:
-        """Return whether one of the nodes can take one ask of the class.
+        """Return whether at least one of the freed nodes can take one ask of the class.
 
-        The result equals that of `could_take` for at least one of the nodes.
+        The test of each node has the same result as `could_take`.
         """
         held = ask_class.pledge
         if held is not None:

@@ -2,8 +2,8 @@
 
 The search for the next ask goes from the root down: at each queue it follows the best entry of the queue's heap (6.3, 6.4).
 
-An entry in a heap has the priority that a child announced when the entry was added. That priority may be outdated, so the
-search verifies it.
+An entry in a heap has the priority that a child queue, application or group announced when the entry was added. That priority
+may be outdated, so the search verifies it.
 """
 
 import heapq
@@ -15,9 +15,9 @@ from server.state.partition import Partition
 from server.state.queues import Child, Queue
 
 Probe = Callable[[Group | Gang], bool]
-"""A function that says whether the first ask of a group can be placed now.
+"""A function that returns whether the first ask of a group can be placed now.
 
-If the ask cannot be placed, the function first parks the group.
+If the ask cannot be placed, the function parks the group before it returns.
 """
 
 
@@ -42,14 +42,12 @@ def next_group(partition: Partition, probe: Probe) -> Group | Gang | None:
 
 
 def _straight(root: Queue) -> Group | Gang | None:
-    """Return the group to which the top entries of the heaps lead, in one pass.
+    """Return the group to which the top entries of the heaps lead, in one pass from the root.
 
-    In most calls, this pass finds the group.
-
-    Return None if a queue on the way announces a priority that is not its best priority, does not compare by priority first, or
-    has only blocked asks. Outdated entries on top of queues' heaps are removed.
-
-    If the result is None, `_descend` has to search. A group that is returned is the group that `_descend` would return.
+    In most calls, this pass finds the group. Return None if a queue on the way has one of three properties: its announced
+    priority is not its best priority, it does not compare by priority first, or all its asks are blocked. Outdated entries on
+    top of queues' heaps are removed. If the result is None, `_descend` has to search. A group that is returned is the group
+    that `_descend` would return.
     """
     queue, heap = root, root.heap
     while heap:

@@ -1,7 +1,7 @@
 """Reservations and the asks that outrank them. An ask *outranks* a reservation if its priority is higher at their lowest common queue.
 
-This comparison decides three questions: in which order asks may reserve, which asks a reservation binds, and which asks may
-take a reservation over.
+This comparison determines the order in which asks may reserve, the asks that may not use reserved capacity, and the asks that may take
+a reservation over.
 
 A reservation never keeps capacity from an ask of strictly higher priority. While such an ask is tried, all reservations that
 the ask outranks are *lifted* together. The capacity that these reservations keep, on nodes and in the limits of their queues,
@@ -60,7 +60,7 @@ def _rank_of(held: Pledge) -> tuple[Queue, int]:
 
 
 def _lowest_seen(owners: Iterable[tuple[Queue, int]]) -> dict[Queue, int]:
-    """Return, for each queue with owners of reservations in it or below it, the lowest priority of an owner, as the queue sees it."""
+    """Return, for each queue that contains owners of reservations, the lowest priority of such an owner, as the queue sees that priority."""
     lowest: dict[Queue, int] = {}
     for leaf, own in owners:
         queue: Queue | None = leaf
@@ -149,7 +149,7 @@ def in_order(asks: Iterable[Ask]) -> list[Ask]:
 def _seen_from(path: list[Queue], priority: int, levels: int) -> list[int]:
     """Return the negated priority as seen by each queue of the path, root first.
 
-    Below the end of the path, missing levels are filled with the ask's own priority.
+    If the path has fewer queues than ``levels``, fill the missing levels with the ask's own negated priority.
     """
     seen = [-priority] * (levels - len(path) + 1)
     for queue in path[:-1]:
@@ -191,7 +191,7 @@ def limits_of(held: Pledge) -> Iterator[Limiter]:
 
 
 def most_free(partition: Partition) -> Amounts:
-    """Return, by type, the largest amount that would be free on any reserved node without its reservation."""
+    """Return, by type, the largest amount that would be free on a single reserved node without its reservation."""
     free = (unpledged(held.node, held) for held in partition.decisions.reservations.values())
     return list(map(max, zip(*free, strict=True)))
 
@@ -199,8 +199,8 @@ def most_free(partition: Partition) -> Amounts:
 def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
     """Return the headroom, without any reservations, of each limit against which a reservation counts.
 
-    No ask can have more headroom than this amount. A class that does not fit into this headroom is therefore blocked, whatever
-    reservations its asks outrank.
+    No ask can have more headroom than the returned amounts. If a class does not fit into these amounts, its asks are therefore
+    blocked, whatever reservations they outrank.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.decisions.reservations.values():
@@ -224,8 +224,9 @@ def _promise(held: Pledge, sign: int) -> None:
 def note(partition: Partition) -> None:
     """Mark each reservation whose owner fits now but has to wait for asks that outrank the owner.
 
-    The owner waits for gangs, and for asks that fit on its node. While the owner waits, it takes no other node. Once the owner
-    need not wait, ordinary placement tries the owner, because no event would make the owner placeable.
+    The owner waits for gangs that outrank it, and for asks that outrank it and fit on the reserved node. While the owner waits,
+    it gets no other node. As soon as the owner need not wait any more, this function has ordinary placement try the owner,
+    because no event would do so.
     """
     waited = [held for held in partition.decisions.reservations.values() if held.yields]
     for held in waited:
@@ -246,7 +247,7 @@ def note(partition: Partition) -> None:
 
 
 def try_again(partition: Partition, held: Pledge) -> None:
-    """Let ordinary placement try the owner of a reservation again, which had to wait for asks that outrank the owner."""
+    """Let ordinary placement try the owner of a reservation again, after the owner had to wait for asks that outrank it."""
     if held.ask.ask_class.dead:
         pending.revive_class(partition, held.ask.ask_class)
     partition.index.mark_freed(held.node)
@@ -258,12 +259,11 @@ def _is_within_limits(held: Pledge) -> bool:
 
 
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
-    """Return whether the owner of a reservation has to wait.
+    """Return whether the owner of a reservation has to wait for asks that outrank it.
 
-    The owner waits for asks that would fit on the node without the reservation, and for gangs.
-
-    Only asks and gangs that outrank the owner are considered. Limits are checked later, when the capacity is offered. In the
-    same tick, the owner is placed after all asks that outrank the owner, if it still fits.
+    The owner waits for each gang that outranks it, and for each ask that outranks it and would fit on the reserved node without
+    the reservation. Limits are checked later, when the reserved capacity is offered to these asks and gangs. In the same tick,
+    the owner is placed after the offers, if the owner still fits.
     """
     for gang in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_gang(gang):
@@ -284,16 +284,16 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
 
 def may_use(ask_class: AskClass) -> bool:
-    """Return whether asks of the class may take capacity that no decision holds for them.
+    """Return whether asks of the class may be placed on capacity other than the capacity that a decision keeps for them.
 
-    Asks that replace a placeholder may not. Members of a gang with a decision may not either.
+    The result is False for asks that replace a placeholder, and for members of a gang with an open decision.
     """
     held = ask_class.pledge
     return held is None or not (held.replaces or held.commitment.together)
 
 
 def takes_without(ask_class: AskClass, held: Pledge) -> bool:
-    """Return whether the node of a reservation can take one ask of the class without the reservation."""
+    """Return whether the node of the reservation ``held`` could take one ask of the class if the reservation did not exist."""
     node = held.node
     return (
         (node.entry is not None or node.is_open_to(ask_class.constraints))

@@ -2,8 +2,8 @@
 
 An ask that fits into a placeholder of its task group gets the placeholder's node, if the ask may run there. Otherwise the ask
 gets another node with free capacity. The ask is placed after the placeholder has ended. If an ask fits into none of the
-placeholders that it could replace at this moment, the ask becomes an ordinary ask, and one of these placeholders is released
-without a replacement. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
+existing placeholders of its task group, the ask becomes an ordinary ask, and one of these placeholders is released without a
+replacement. An ask for which no placeholder is left becomes an ordinary ask (YUNIKORN-1395).
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Swap(NamedTuple):
 
 
 def waits(partition: Partition) -> bool:
-    """Return whether capacity or placements changed since the asks that wait for placeholders were last examined."""
+    """Return whether the asks that wait for placeholders must be examined, because capacity or placements changed since the last examination."""
     mark = _mark(partition)
     return any(tried != mark for tried in partition.gangs.holding.values())
 
@@ -103,11 +103,9 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
     """Return the ask with the first placeholder into which it fits and on whose node it may run.
 
-    If the ask may run on none of these nodes, return the ask with the first placeholder into which it fits, and with
-    another node.
-
-    If the ask fits into none of the placeholders, the swap has no node. Return None if there is no placeholder, or if the ask
-    needs another node and no node has capacity now.
+    If the ask may run on no node of such a placeholder, return the ask with the first placeholder into which it fits, and with
+    another node. If the ask fits into none of the placeholders, return a swap without a node. Return None if there is no
+    placeholder, or if the ask needs another node and no node has capacity now.
     """
     first: Ask | None = None
     for one in ready:
@@ -124,7 +122,7 @@ def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
 def fits_into(ask: Ask, placeholder: Ask) -> bool:
     """Return whether the ask is at most as large as the placeholder in each type.
 
-    If it is, the replacement does not raise the usage of the queues.
+    If the ask is at most as large, the replacement does not raise the usage of the queues.
 
     A firm ask does not fit into a placeholder that is not firm, because the firm usage would rise (J4).
     """

@@ -2,8 +2,8 @@
 
 For an ask with preferences, `preferred_nodes` ranks the nodes.
 
-`pick_node` chooses the node for one ask, and `take_nodes_fast` chooses the nodes for many asks. The other public functions
-return whether a given node can take an ask, with or without the capacity that the ask's pledge keeps.
+`pick_node` chooses the node for one ask, and `take_nodes_fast` chooses the nodes for many asks. All other public functions test
+whether a given node can take an ask, some with and some without the capacity that the ask's pledge keeps.
 """
 
 import heapq
@@ -31,7 +31,7 @@ MISSES_MAX: Final = 12
 """The number of nodes of the shared heap that may be too small for a class before the class gets a separate heap."""
 
 _NO_ENTRY: Final[NodeEntry] = NUMBER_MASK
-"""An entry that stands for no node."""
+"""A value in place of an entry where there is no node."""
 
 Takes = Callable[[Node], bool]
 
@@ -39,7 +39,7 @@ Takes = Callable[[Node], bool]
 class Keeper(LogReader, Protocol):
     """The owner of a separate heap of nodes, that is, of a heap other than the heap that all classes share.
 
-    The owner is a class, or a mask for all classes with that mask.
+    The owner is an equivalence class, or a node mask that several classes share.
     """
 
     heap: list[NodeEntry] | None
@@ -72,8 +72,8 @@ def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]
     """Return a node for each class in turn, until a class finds no node. No class may have a pledge or preferences.
 
     Each node is charged with its ask before the next node is chosen. In the usual case, the function chooses and charges a node
-    inline, without the cost of calls of `pick_node` and `NodeIndex.fill`. Use the function for large batches, of tens of
-    thousands of asks.
+    in its own loop, and so avoids the cost of calling `pick_node` and `NodeIndex.fill`. Use the function for large batches, of
+    tens of thousands of asks.
     """
     nodes: list[Node] = []
     numbered, dirty, packing = index.numbered, index.dirty, index.packing
@@ -108,7 +108,7 @@ def take_nodes_fast(index: NodeIndex, classes: Iterable[AskClass]) -> list[Node]
 
 
 def _put_back(free: Amounts, demand: Demand, until: int) -> None:
-    """Add the demand of the types before ``until`` back to the free amounts."""
+    """Add the first ``until`` items of the demand back to the free amounts."""
     for at, quantity in demand:
         if at == until:
             return
@@ -120,9 +120,9 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
     Return None if no node takes the ask.
 
-    In fair order, a class uses the shared heaps as long as it finds a node in them after few attempts. A class whose
-    constraints exclude the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too
-    large for the first nodes gets a separate heap.
+    If nodes are sorted by `fair`, a class uses the shared heaps as long as it finds a node in them after few attempts. A class
+    whose constraints exclude the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that
+    is too large for the first nodes gets a separate heap.
     """
     if ask_class.preferred is not None:
         return _pick_preferred(index, ask_class)
@@ -154,9 +154,9 @@ def _pick_preferred(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_together(index: NodeIndex, ask_class: AskClass) -> tuple[Node | None, bool]:
-    """Return the node from the heaps that classes share, and whether that answer is final.
+    """Return the node from the heaps that classes share, or None, and whether that result is final.
 
-    If the answer is not final, the class needs a separate heap.
+    If the result is not final, the class needs a separate heap.
     """
     mask = ask_class.mask
     if mask.heap is None:
@@ -189,7 +189,7 @@ def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
 
 
 def _is_kept_off(index: NodeIndex, mask: NodeMask, missed: Iterable[NodeEntry]) -> bool:
-    """Return whether the mask excludes one of the nodes that did not take the class on the shared heap."""
+    """Return whether the mask excludes one of the nodes in ``missed``, the nodes of the shared heap that did not take the class."""
     return not all(mask.allowed[index.numbered[entry & NUMBER_MASK].slot] for entry in missed)
 
 
@@ -205,7 +205,7 @@ def may_take(ask_class: AskClass, node: Node) -> bool:
 def could_take(ask_class: AskClass, node: Node) -> bool:
     """Return whether the node can take one ask.
 
-    On the node that is reserved for the ask, the ask's own pledge counts as free (design 6.6).
+    On a node with a pledge for the ask, the capacity of that pledge counts as free (design 6.6).
     """
     held = ask_class.pledge
     if held is not None and held.replaces:
@@ -220,8 +220,8 @@ def could_take(ask_class: AskClass, node: Node) -> bool:
 def fits_pledged(ask_class: AskClass, held: Pledge) -> bool:
     """Return whether the ask fits now on the node of its pledge. For a gang member, all members have to fit.
 
-    An ask that replaces a placeholder does not fit before the end of the placeholder is confirmed. An ask whose pledge yields
-    to other asks does not fit before the asks of higher priority have been tried.
+    An ask that replaces a placeholder does not fit before the end of the placeholder is confirmed. An ask whose reservation has
+    to wait for asks of higher priority (``yields``) does not fit before those asks have been tried.
     """
     if held.commitment.together:
         return all_fit(held.commitment)
@@ -320,7 +320,10 @@ def _pick_shared(
 
 
 def _mend(heap: list[NodeEntry], node: Node | None) -> None:
-    """Replace the outdated entry on top of a heap by the node's current entry. If the node has no entry, remove the outdated entry."""
+    """Remove the outdated entry on top of a heap of nodes.
+
+    Put the present entry of its node into the heap instead, unless the node has been removed or takes no placements.
+    """
     if node is None or node.entry is None:
         heapq.heappop(heap)
     else:
@@ -328,7 +331,10 @@ def _mend(heap: list[NodeEntry], node: Node | None) -> None:
 
 
 def _build_own(index: NodeIndex, ask_class: AskClass) -> None:
-    """Build a class's own heap of the nodes on which the class fits, in one scan of all free capacity. Usually few or no nodes fit."""
+    """Build the separate heap of a class: the nodes on which the class fits, found in one scan of the free capacity of all nodes.
+
+    Usually few or no nodes fit.
+    """
     fitting = index.with_capacity_for(ask_class.node_demand)
     _build_heap(index, ask_class, (node for node in fitting if ask_class.mask.allows(node)))
 
@@ -381,7 +387,10 @@ def _pick_own(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
 
 def _pick_named(index: NodeIndex, ask_class: AskClass) -> Node | None:
-    """Return the best of the nodes that the class names and that can take the class, or None. No other node is tested."""
+    """Return the best of the nodes that the class requires by name and that can take the class, or None.
+
+    Nodes that the class does not name are not tested.
+    """
     best: Node | None = None
     for name in ask_class.mask.names or ():
         node = index.nodes.get(name)
@@ -398,8 +407,8 @@ def _pick_reserved(index: NodeIndex, ask_class: AskClass) -> Node | None:
     Return None if the ask has to wait.
 
     The pledge counts as free for the ask (design 6.6). If a decision freed capacity for the ask, the ask takes that capacity
-    (G10). If the pledge is a reservation, the reserved node is ranked among the other nodes. An ask whose pledge yields is
-    tried after all asks that outrank it.
+    (G10). If the pledge is a reservation, the reserved node is ranked among the other nodes. An ask whose reservation has to
+    wait for asks of higher priority (``yields``) is tried after all asks that outrank it.
     """
     held = ask_class.pledge
     assert held is not None

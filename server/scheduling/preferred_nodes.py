@@ -1,10 +1,10 @@
 """The choice of a node for an ask with preferences: the highest score first, then the order of the node sorting policy (design 6.15).
 
-A class with preferences has separate heaps. If the labels that the class reads have few different values, such as three zones,
-the class has one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many values,
-as host names do, all nodes are in one heap by score. If a score falls, the heap is corrected when the node comes to the top. If
-a score rises, the heap is built again. A score rises in two cases: a pod is placed and the class prefers to run near it, or a
-pod ends and the class prefers to run away from it.
+A class with preferences has separate heaps. If the labels that the class reads have few different values, such as three zones, the
+class has one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many values, as host
+names do, all nodes are in one heap, sorted by score. If the score of a node falls, the heap is corrected when the node comes to the
+top. If the score of a node rises, the heap is built again. The score of a node rises in two cases: a pod is placed and the class
+prefers to run near that pod, or a pod ends and the class prefers not to run near that pod.
 """
 
 import heapq
@@ -21,13 +21,13 @@ BUCKETS_MAX: Final = 32
 SAMPLE: Final = 100
 """The number of nodes whose label values are counted first.
 
-If the sample has too many different values, the values of the other nodes are not counted.
+If this sample has too many different values, the values of the remaining nodes are not counted.
 """
 Takes = Callable[[Node], bool]
 
 
 def best(index: NodeIndex, ask_class: AskClass, takes: Takes) -> Node | None:
-    """Return the node with the best key among the nodes that take the class, or None if no node takes the class.
+    """Return the best-ranked node for the class among the nodes that ``takes`` accepts, or None if ``takes`` accepts no node.
 
     The class must have preferences.
     """
@@ -99,7 +99,7 @@ def _push(index: NodeIndex, preferred: Preferred, node: Node) -> None:
 def _first(
     index: NodeIndex, preferred: Preferred, bucket: tuple[Alike, list[NodeEntry]], takes: Takes
 ) -> Node | None:
-    """Return the best node of a bucket that takes the class, or None if no node of the bucket takes the class."""
+    """Return the best node of a bucket that ``takes`` accepts, or None. A bucket is the heap of all nodes with the same label values."""
     alike, heap = bucket
     while heap:
         node = index.numbered.get(heap[0] & NUMBER_MASK)

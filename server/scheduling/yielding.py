@@ -2,10 +2,10 @@
 
 All reservations that an ask outranks are lifted together: the capacity that they keep, on nodes and in limits, counts as free.
 Asks that outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual,
-while all other asks stay parked. Larger sets are offered first. An ask is thus tried before the asks that it outranks, because
-its set of reservations is at least as large as theirs. Afterwards, gangs are offered reserved capacity in the same way, each
-gang as a whole. At the end, the reservations keep the capacity that is left. An owner that waited for these asks and gangs then
-takes its node, if the owner fits.
+while all other asks stay parked. Larger sets of reservations are offered first. An ask is thus tried before the asks that it
+outranks, because it outranks all reservations that these asks outrank. Afterwards, gangs are offered reserved capacity in the
+same way, each gang as a whole. At the end, the reservations keep the capacity that is left. An owner that waited for these asks
+and gangs then takes its node, if the owner fits.
 """
 
 from collections import Counter
@@ -49,10 +49,9 @@ class _Woken:
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Offer reserved capacity until no ask takes any of it.
 
-    Return the budget of steps that is left. The caller calls this function when the cycle has ended.
-
-    If a placement made other asks placeable, ordinary placement comes first again. If the budget ends between two offers, the
-    next tick continues with the sets of reservations that are still to be offered.
+    Return the budget of steps that is left. The caller calls this function when the cycle has ended. If a placement makes asks
+    placeable without reserved capacity, ordinary placement is done before the next offer. If the budget ends between two
+    offers, the next tick continues with the sets of reservations that are still to be offered.
     """
     turn = partition.round
     while budget > 0 and partition.decisions.reservations and _is_due(partition):
@@ -103,7 +102,10 @@ def _is_due(partition: Partition) -> bool:
 
 
 def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer each set of reservations once, and stop when ordinary placement has to come first. Return the budget that is left."""
+    """Offer each set of reservations once, and return the budget that is left.
+
+    Stop early when ordinary placement has to be done before the next offer.
+    """
     offered = partition.round.reservations_offered
     held = len(partition.decisions.reservations)
     for below, groups in _offers(partition):
@@ -128,8 +130,8 @@ def _round(partition: Partition, now: int, budget: int, placed: list[Ask]) -> in
 def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> int:
     """Place an owner that had to wait, if the asks of higher priority left enough capacity on its reserved node.
 
-    Return the number of steps that were spent. If the node or a limit no longer has capacity for the owner, the owner is tried
-    like other asks.
+    Return the number of steps that were spent. If the node or a limit no longer has capacity for the owner, ordinary placement
+    tries the owner.
     """
     if not held.yields:
         return 0
@@ -145,7 +147,7 @@ def _serve(partition: Partition, held: Pledge, now: int, placed: list[Ask]) -> i
 def _offers(partition: Partition) -> list[tuple[Below, list[Group]]]:
     """Return the offers: for each offer, the reservations to lift and the groups that may then be placed.
 
-    The largest set comes first.
+    The offer with the most reservations comes first.
     """
     ranks = Ranks(partition)
     found: dict[Below, dict[Group, None]] = {}
@@ -198,7 +200,7 @@ def _below(group: Group, ranks: Ranks) -> Below:
 
 
 def _kept(limiter: Limiter, below: Below) -> Counter[int]:
-    """Return, by type, the amounts of a limit that these reservations use."""
+    """Return, by type, the sum of the amounts with which these reservations count against a limit."""
     found: Counter[int] = Counter()
     for held in below:
         if limiter in limits_of(held):
@@ -247,7 +249,7 @@ def _finds_capacity(group: Group, below: Below) -> bool:
 
 
 def _wake(partition: Partition, group: Group, woken: _Woken) -> None:
-    """Remove the group from the list in which the group is parked, and return the group to the order."""
+    """Remove the group from the list in which it is parked, and put it into the order of asks again."""
     ask_class = group.ask_class
     if ask_class.dead:
         ask_class.dead = False

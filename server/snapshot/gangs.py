@@ -23,7 +23,7 @@ def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """Return a mask of the standing rows in gangs that cannot lose a member.
+    """Return a mask of the standing members of gangs that cannot lose a member: of these gangs, every standing member is needed.
 
     Return None if no gang has standing members.
     """
@@ -36,9 +36,10 @@ def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
 
 
 def spare(columns: AllocationColumns, standing: Mask, rows: list[int]) -> dict[int, int]:
-    """Return, for each gang of these rows, how many members may be evicted (J12). The keys are gang numbers.
+    """Return, for each gang of these rows, how many members may be evicted (J12).
 
-    The result is the number of members beyond the gang's minimum. A gang below its minimum may lose all its members.
+    The keys are gang numbers. The values are the numbers of standing members beyond the minimum of the gang. A gang below its
+    minimum may lose all its members.
     """
     found = sizes(columns, standing)
     numbers = distinct(columns.gangs[rows]) if rows else []
@@ -51,10 +52,10 @@ def _spare(columns: AllocationColumns, number: int, size: int) -> int:
 
 
 def _least(columns: AllocationColumns) -> dict[int, int]:
-    """Return, by gang number, the minimum number of members. The number is read from the gang's first row. The result is cached.
+    """Return, by gang number, the minimum number of members.
 
-    A standing row is preferred to a row that is not standing. A terminating row may still have the minimum of the time when its
-    eviction was ordered (J12).
+    The minimum is read from the first standing row of the gang, or from its first row if it has no standing row. A row that is
+    not standing may still have the minimum of the time when its eviction was ordered (J12). The result is cached.
     """
     known = columns.sorted.get("gangs")
     if known is None:

@@ -1,6 +1,6 @@
 """The search for a node by comparing all nodes.
 
-Snapshots use this search for every what-if, and tests use it to check the heaps of the live state.
+Snapshots use this search for every hypothetical placement, and tests use it to check the heaps of the live state.
 
 ``free`` is a separate argument, because the free amounts of a Trial differ from those of its snapshot.
 """
@@ -26,7 +26,7 @@ class NodeRanking(NamedTuple):
 
 
 def fitting(nodes: NodeColumns, free: Array, kind: ClassFacts) -> Mask:
-    """Return the nodes that can take one ask of the class now."""
+    """Return a mask of the nodes that can take one ask of the class now."""
     return nodes.open & kind.allowed & scan.holding(free, kind.node_demand)
 
 
@@ -55,7 +55,7 @@ def lacking(
     """Return a mask of the nodes that could take the ask if no pod ran on them, and the amounts that each node lacks.
 
     The amounts are parts of the request, with one line for each node row. On every node, at least the amounts in ``least`` count
-    as lacking. Nodes that lack a ``closed`` type are left out.
+    as lacking. A node that lacks an amount of a ``closed`` type is not in the mask.
     """
     need = np.zeros_like(free)
     for index, quantity in kind.node_demand:

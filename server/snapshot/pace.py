@@ -14,12 +14,12 @@ Taken = Mapping[tuple[str, str, int], int]
 
 The key is the kind of budget (PARTITION, QUEUE, APPLICATION or LOSS), a name and a type index.
 
-A LOSS of a queue is the amount that other queues have taken from the queue. Its victims run in the queue or below it, and the
-preemptor waits in another part of the tree.
+The amount of LOSS for a queue is the sum of the victims that ran in the queue or below it and were evicted for preemptors
+outside the queue.
 """
 
 OverUse = Mapping[tuple[str, int], int]
-"""The amounts by which queues are over their entitlements, by queue and type index. Zeros are not listed."""
+"""The amounts by which queues exceed their entitlements, by queue path and type index. Amounts of zero are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Pace:
     core started.
 
     ``decided`` says whether that round has made a decision with victims. ``taken`` has the amounts that this round and the
-    earlier rounds within `pace.window` released. For a LOSS, ``taken`` includes only the last round (P9).
+    earlier rounds within `pace.window` released. The amounts of the kind LOSS are an exception: ``taken`` has only those of the
+    last round (P9).
     """
 
     began_ms: int | None = None

@@ -68,9 +68,9 @@ def _least(one: int | None, other: int | None) -> int | None:
 
 
 def has_headroom(queue: QueueFacts, promised: Sequence[int], demand: Demand) -> bool:
-    """Return whether the sum of usage, promises and this demand is within the queue's own bound.
+    """Return whether the queue's usage, the ``promised`` amounts and the demand are together within the queue's own bound.
 
-    Queues above are not checked.
+    The ancestors of the queue are not checked.
     """
     bound = queue.bound
     for index, quantity in demand:

@@ -15,10 +15,10 @@ from server.snapshot.waiting import ClassFacts
 class Tentative:
     """The free capacity of nodes under a tentative assignment. The snapshot and the Trial on which the assignment is based never change.
 
-    An ask that is placed uses free capacity of its node. An ask that fits on no node is charged (`owe`) to the node that will
-    lack least for it. The evictions of the Trial's plans (``evicted``) count as done. The free capacity of a node becomes
-    negative if more is charged to the node than is free. The amount below zero is missing: for all asks that are charged to the
-    node, this amount must become free in addition to the capacity of the evicted pods.
+    An ask that is placed uses free capacity of its node. If an ask fits on no node, the method `owe` charges the ask to the node that
+    lacks least for it. The evictions of the Trial's plans (``evicted``) count as done. The free capacity of a node becomes negative if
+    more is charged to the node than is free. The amount below zero is the amount that the node lacks for all asks that are charged to
+    it, after the evictions of the plans.
     """
 
     def __init__(

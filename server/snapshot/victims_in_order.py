@@ -35,7 +35,8 @@ class CandidatePlace(NamedTuple):
 Importance = tuple[int, tuple[int, ...], str]
 """The sort key of an allocation.
 
-The keys of two allocations sort in the order of their places, unless a key was made with the allocation counted as opted out.
+Allocations sorted by these keys are in the order of their places, unless an allocation counted as opted out when its key was
+made.
 """
 
 
@@ -57,7 +58,7 @@ class Lot:
     def takeable(
         self, start: int, most: int, wanted: Sequence[int], limit: Sequence[int]
     ) -> tuple[int, list[int]]:
-        """Return how many candidates from index ``start`` on can be taken before one must be left out, and their sum.
+        """Return how many candidates from index ``start`` on can be taken before one must be left out, and the sum of the taken candidates by column.
 
         The number is at most ``most``.
         """
@@ -156,9 +157,9 @@ class Running:
         """Return the victims among ``places`` that are not needed.
 
         ``limit`` has, for each column, the surplus: the amount that the victims free beyond what is necessary. The victims are
-        checked in order, the most important first. A victim is not needed if its amounts are within the remaining surplus. The
-        amounts of such a victim are then subtracted from the surplus. Columns beyond those of ``limit`` are ignored. The places
-        in ``late`` count as opted out.
+        checked in order, the most important first. A victim is not needed if its amounts are within the surplus. The amounts of
+        such a victim are then subtracted from the surplus, before the next victim is checked. Only the columns of ``limit`` are
+        compared. The places in ``late`` count as opted out.
         """
         some = as_column(places)
         some = some[order.within(self.sizes[: len(limit), some], limit)]
@@ -210,7 +211,7 @@ class Running:
         return place, number, len(candidates), reason
 
     def last_barred(self, reasons: int) -> int | None:
-        """Return the reason that excludes the most important one of the excluded allocations that hold a wanted type.
+        """Return the number of the reason that excludes the most important excluded allocation that holds a wanted type.
 
         Return None if no excluded allocation holds a wanted type.
 
@@ -354,7 +355,7 @@ def _tails(columns: AllocationColumns, rows: Array, asked: VictimQuery) -> list[
 
 
 def _numbered(values: Sequence[int | str]) -> Array:
-    """Return, for each item, the rank of its value among all values. Values may be texts, or numbers beyond int64."""
+    """Return, for each item, the rank of its value among all values. The values may be texts, or numbers that int64 cannot hold."""
     places = {value: place for place, value in enumerate(sorted(set(values)))}
     return as_column(map(places.__getitem__, values))
 
@@ -382,7 +383,11 @@ def _ranks(priorities: Array, flags: Array) -> Array:
 
 
 def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
-    """Sort the places within each run of equal sort keys by the key of the allocation. ``places`` and ``keys`` are both changed."""
+    """Sort the places of allocations with equal sort keys by allocation key.
+
+    ``stretches`` has the (start, stop) indexes of each stretch of equal sort keys. ``keys`` has the allocation keys, in the order
+    of ``places``. The function sorts each stretch of both lists in place.
+    """
     for start, stop in stretches:
         line = sorted(zip(keys[start:stop], places[start:stop].tolist(), strict=True))
         keys[start:stop] = [key for key, _ in line]

@@ -42,8 +42,7 @@ class ClassFacts:
 class WaitingAsk(NamedTuple):
     """A waiting ask.
 
-    ``code`` says why the ask waits. The code NO_NODE means that the ask's limits have headroom, but that no node can take the
-    ask.
+    ``code`` says why the ask waits. With the code NO_NODE, the ask's limits have headroom, but no node can take the ask.
 
     ``within_limits`` says whether the limits of the ask's user and group have headroom. The headroom of queues is not stored
     here, because each plan changes it. The snapshot or the Trial returns the headroom of queues. ``missed`` is the number of
@@ -127,12 +126,16 @@ class WaitingGang:
 
     @property
     def gathered(self) -> bool:
-        """Return whether the number of members, waiting and placed, has reached the gang's size."""
+        """Return whether the waiting and the placed members together are as many as the gang's size requires."""
         return len(self.members) + self.placed >= self.size
 
 
 class FirmUse(NamedTuple):
-    """The amounts of firm pods in a queue, by type index (J4): held, held and requested together, and reserved."""
+    """The amounts of firm pods in a queue, by type index (J4).
+
+    ``held`` has the amounts that firm pods hold. ``requested`` has, in addition, the amounts that waiting firm asks request. ``reserved`` has the
+    amounts that reservations keep for firm asks.
+    """
 
     held: tuple[int, ...]
     requested: tuple[int, ...]

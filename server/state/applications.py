@@ -23,20 +23,21 @@ AskKey = tuple[int, int, int]
 
 
 class Ask:
-    """An ask. Once it has a node, it is an allocation.
+    """An ask. An ask that has a node is an allocation.
 
-    - ``cycle`` is the number of complete placement passes that had ended when the ask began to wait. Each complete pass after that
-      is a missed opportunity (P2).
+    - ``cycle`` is the number of complete scheduling cycles that had ended when the ask began to wait. Each later complete cycle
+      that leaves the ask waiting is a missed opportunity (P2).
     - ``code`` is the reason for waiting that was last sent to the shim. ``code`` is "" if no reason was sent, or if the reason
       must be sent again.
     - ``pledge`` is the capacity that is kept for the ask while it waits.
-    - ``released_by`` is the open decision that evicts the allocation, or that replaces it if the allocation is a placeholder.
-      ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of that order, such as
-      its instant.
+    - ``released_by`` is the open decision that evicts the allocation or, if the allocation is a placeholder, replaces it.
+      ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of that order, such as its
+      instant.
     - ``vetoed`` says that the resource manager could not evict the allocation, and that the back-off after this veto is not
       over.
-    - ``tried_ms`` is the instant at which a decision for the ask last failed, 0 if none has failed. ``wait_ms`` is the ask's own
-      back-off, which doubles with each such failure. The ask waits for the longer of this back-off and the usual back-off.
+    - ``tried_ms`` is the instant at which a decision for the ask last ended without effect, 0 if there was no such decision.
+      ``wait_ms`` is the ask's own back-off, which doubles with each such decision. The ask waits for the longer of this back-off
+      and the usual back-off.
     - ``tried_node`` is the ``changes`` counter of the ask's required node when preemption for the ask was last refused (G11).
     - ``was_brought`` says that the pod already ran when the core first learned of it.
     - ``ordinary`` says that the ask has stopped waiting for placeholders of its application (docs/gang-placeholders.md).
@@ -140,14 +141,14 @@ class Ask:
     def ran_until(self, instant: int) -> int:
         """Return for how many milliseconds the allocation had run at an instant.
 
-        The time begins with the pod's start or, if no start was reported, with the placement.
+        The running time begins when the pod starts or, if no start was reported, when the ask is placed.
         """
         since = self.placed_ms if self.started_ms is None else self.started_ms
         return max(0, instant - since)
 
 
 class Tried:
-    """A shadow's memory about one group. ``refused_ms``, ``verdict`` and ``rests`` have the same meaning as in `Group`.
+    """The refusals of one group or gang that a shadow remembers. ``refused_ms``, ``verdict`` and ``rests`` have the same meaning as in `Group`.
 
     ``side`` identifies the shadow (`state.backoff.ShadowTries`) to which this memory belongs.
     """
@@ -161,9 +162,9 @@ class Tried:
         self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
-        """Add this memory, except its ``rests``, to the memory about another group, and return the result.
+        """Add this memory, except its ``rests``, to ``known``, the memory about another group, and return the sum.
 
-        If ``known`` belongs to the same shadow, ``known`` is changed in place. Otherwise the result is a new memory.
+        If ``known`` belongs to the same shadow, ``known`` is changed in place. Otherwise a new memory is returned.
         """
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)
@@ -174,13 +175,13 @@ class Tried:
 class Group:
     """The waiting asks of one application with one class and one priority, sorted by `Ask.sort_key`.
 
-    - ``asks`` may contain asks that have left the group. The field ``group`` of such an ask has another value. ``live`` is the
-      number of asks that are still in the group.
+    - ``asks`` may contain asks that have left the group. The field ``group`` of an ask that has left the group no longer refers
+      to this group. ``live`` is the number of asks that are still in the group.
     - ``entry`` is the group's current entry in the application's heap. ``entry`` is None while the group is parked or empty.
     - If ``in_turn`` is true, no ask has missed more opportunities than an ask before it (P4).
     - ``untold`` holds the asks whose reason for waiting has not been sent to the shim yet.
-    - ``refused_ms`` is the instant at which preemption was last refused to those asks of the group that were due. ``verdict``
-      is the verdict of that refusal.
+    - ``refused_ms`` is the instant at which preemption was last refused to the due asks of the group. ``verdict`` is the
+      verdict of that refusal.
     - ``rests`` has, for each policy, a configuration and an instant. While this configuration is in force, the policy does not
       plan for the group before that instant. An ask that joins the group ends this wait.
     - ``beside`` is a shadow's memory about the group.
@@ -224,7 +225,7 @@ class Group:
         self.beside: Tried | None = None
 
     def wake(self) -> None:
-        """Clear ``rests``, because an ask joined the group or can be tried at once. The group can then be due again."""
+        """Clear ``rests``, because an ask joined the group, or because an ask of the group can be tried at once."""
         self.rests.clear()
         if self.beside is not None:
             self.beside.rests.clear()
@@ -233,15 +234,16 @@ class Group:
 class Gang:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
-    A gang has an entry in the application's heap, as a group has. The entry has the sort key of the gang's first member.
+    Like a group, a gang has an entry in the application's heap. This entry has the sort key of the gang's first member.
 
     - ``tried`` has the counters ``relief`` and ``placements`` of the partition when the gang was last found not to fit.
-      ``tried_reserved`` has these counters at the last such test that also used the capacity reserved for lower priorities.
+      ``tried_reserved`` has these counters at the last test in which the gang could also use the capacity that is reserved for
+      lower priorities.
     - ``placed`` is the number of members that have a node and keep it.
     - ``refused_ms`` is the instant at which preemption was last refused to the gang. ``verdict`` is the verdict of that refusal.
       ``beside`` is a shadow's memory about the gang.
     - ``example`` is the spec of the member that was reported last.
-    - ``counted`` says that no client stated the gang's size. The members of such a gang are counted (see `state.gang_sizes`).
+    - ``counted`` says that no client stated the gang's size, so that the core counts the members (see `state.gang_sizes`).
     """
 
     __slots__ = (
@@ -285,10 +287,7 @@ class Gang:
 
     @property
     def gathered(self) -> bool:
-        """Return whether members wait and, together with the placed members, are as many as the gang needs.
-
-        Return False if no member waits.
-        """
+        """Return whether at least one member waits, and the waiting and the placed members together are as many as the gang needs."""
         return bool(self.members) and len(self.members) + self.placed >= self.min_members
 
 
@@ -301,10 +300,10 @@ class Application:
 
     - ``limiters`` are the limits that each ask of the application has to pass: the limits of the queues from the leaf up, of
       the user, and of the group. A firm ask has to pass more limits (`limits_of`).
-    - ``entry`` is the application's current entry in the leaf's heap. ``priority`` is a priority that no placeable ask of the
-      application exceeds.
-    - ``reserves_from_ms`` is the instant from which nodes may be reserved for the application's asks. A reservation that times
-      out sets this instant to a later one.
+    - ``entry`` is the application's current entry in the leaf's heap. ``priority`` is an upper bound on the priorities of the
+      application's placeable asks.
+    - ``reserves_from_ms`` is the instant from which nodes may be reserved for the application's asks. When a reservation for
+      one of these asks times out, this instant is set to a later instant.
     - ``reserve`` has the placeholders that the application declared. ``holds`` has the asks that wait for placeholders, by task
       group.
     """
@@ -383,10 +382,10 @@ class WaitingGangs:
     """The gangs of one partition that wait for members, for placeholders or for free capacity.
 
     - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant at which a
-      member last joined. ``came`` has the gangs that the next check of sizes considers, each with a flag that says whether a
-      member joined.
-    - ``holding`` has the applications with asks that wait for placeholders. The value is the partition's counters at the last
-      search for placeholders, or None if the next tick has to search.
+      member last joined. ``came`` has the gangs that changed since the last check of sizes, each with a flag that says whether
+      a member joined.
+    - ``holding`` has the applications with asks that wait for placeholders. The value for an application has the partition's
+      counters at the last search for placeholders, or None if the next tick has to search.
     - ``parked`` are the gangs that did not fit when last tried. ``ready`` are the gangs that may fit.
     """
 

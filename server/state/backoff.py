@@ -1,7 +1,8 @@
 """The records of refused asks, which keep planners from trying these asks again at once (G1).
 
-The core may plan twice for the same asks: *live*, and for a *shadow*, whose decisions are not carried out. Refusals by live
-planning and refusals by the shadow are recorded separately. Thus a refusal in the shadow does not delay a live decision.
+The core may plan twice for the same asks: *live*, with decisions that are carried out, and for a *shadow*, with decisions that
+are not carried out. Refusals by live planning and refusals by the shadow are recorded separately. Thus a refusal in the shadow
+does not delay a live decision.
 """
 
 from typing import Final, Protocol
@@ -13,9 +14,9 @@ NODES_MAX: Final = 4_096
 """The largest number of asks with a required node whose refusal a shadow remembers."""
 
 Rest = tuple[object, int]
-"""A pause of one policy for one group: a configuration, and an instant.
+"""A pause in which one policy does not plan for one group: a configuration, and an instant.
 
-While that configuration is in force, no ask of the group is due before that instant.
+While the configuration is in force, no ask of the group is due for the policy before the instant.
 """
 
 

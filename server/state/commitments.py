@@ -1,7 +1,7 @@
 """Open decisions, and the capacity that they pledge to asks before it is free (C1, C2, C3; design 6.6).
 
 A pledge lowers a node's free capacity at once. The pledge also counts as promised capacity in the queues of its ask. Thus no
-other ask can take that capacity or headroom. A reservation is a commitment with one pledge and no victims. A quota run has
+other ask can use that capacity or headroom. A reservation is a commitment with one pledge and no victims. A quota run has
 victims and no pledge.
 """
 
@@ -25,8 +25,8 @@ class Pledge:
     While an ``exclusive`` pledge lasts, only asks with pledges on the node get capacity of the node (G11).
 
     The pledge of an ask that will replace a placeholder promises nothing in the ask's queues. Until the placeholder has ended,
-    the queues count the placeholder instead of the ask. On the node, the pledge keeps only the amounts by which the ask is
-    larger than the placeholder.
+    the queues count the placeholder instead of the ask. The node of the pledge keeps, beside the placeholder, only the amounts
+    by which the ask is larger than the placeholder.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -47,7 +47,7 @@ class Pledge:
         self.node_demand = node_demand
         self.exclusive = exclusive
         self.yields = False
-        """Whether asks of higher priority may use the node in this tick before the ask that reserved it."""
+        """Whether, in this tick, asks of higher priority may use the node before the ask for which the node is reserved."""
 
     @property
     def is_reservation(self) -> bool:
@@ -98,7 +98,7 @@ class Commitment:
         self.commitment_id = commitment_id
         self.policy = policy
         self.facts = facts(policy)
-        """The row of the decision's policy in the table of policies."""
+        """The facts about the decision's policy, from the table of policies."""
         self.created_ms = created_ms
         self.expires_ms = expires_ms
         self.queue = queue
@@ -107,9 +107,9 @@ class Commitment:
         self.gone: list[str] = []
         self.suspended = False
         self.short: Pledge | None = None
-        """The pledge whose node had too little free capacity when the decision's asks were last tried together.
+        """The pledge whose node lacked free capacity when the decision's asks were last tried together.
 
-        The value is None if there was no such pledge.
+        None if no node lacked free capacity then.
         """
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
@@ -127,7 +127,10 @@ class Commitment:
 
     @property
     def replaces(self) -> bool:
-        """Return whether the decision's victim is a placeholder that a real ask replaces. Such a victim does not count as releasing."""
+        """Return whether the decision replaces a placeholder by a real ask.
+
+        The victim of such a decision, the placeholder, does not count as releasing.
+        """
         return self.facts.replaces_placeholder
 
 
@@ -152,10 +155,10 @@ class Decisions:
     - ``suspended`` has the decisions for which a new plan is being sought, because a victim was vetoed. The keys are the keys
       of the decision's asks, or for a quota run the path of its queue.
     - ``records`` has the records of open decisions and of the decisions that ended last. ``rankings`` has the orders in which
-      decisions considered their candidates. ``moves`` has the ends and confirmations of decisions that have not been reported
-      yet.
-    - ``leaving`` has the victims of open and of ended decisions that still run. ``marked`` has the victims in ``leaving`` that
-      are only marked, so that their eviction can still be withdrawn (J11).
+      decisions considered their candidates. ``moves`` has the changes of decisions (ends and confirmations) that have not been
+      reported yet.
+    - ``leaving`` has the victims that still run, both of open and of ended decisions. ``marked`` has those victims in
+      ``leaving`` that are only marked, so that their eviction can still be withdrawn (J11).
     - ``marks`` has the marks that the shim found on victims, for each decision that was open before a restart.
     - ``checks`` has the plan checks that are still open.
     """

@@ -6,9 +6,9 @@ A node's *kind* consists of its taints and of its values of the labels that the 
 node names, these names are stored instead, so that ten thousand DaemonSet pods need no masks.
 
 A constraint that requires a label to have one of several values is *anchored* at these values. Only nodes with such a value are
-ever evaluated for the constraint. The label index finds these nodes. If there are few such nodes, their names are stored. Thus
-ten thousand pods that each select a different host need no masks either. A node that changes is evaluated only for the
-constraints anchored at its labels.
+ever evaluated for the constraint. The label index finds these nodes. If there are at most FEW_NODES such nodes, their names are
+stored. Thus ten thousand pods that each select a different host need no masks either. A node that changes is evaluated only for
+the constraints anchored at its labels.
 """
 
 import re
@@ -26,7 +26,7 @@ Kind = tuple[tuple[str | None, ...], tuple[Taint, ...]]
 """A node's values of the label keys that a constraint mentions, and its taints."""
 
 Anchor = tuple[tuple[str, str], ...]
-"""Pairs of a label and a value. A node must have at least one of these labels with its value to be allowed."""
+"""Pairs of a label and a value. The constraint allows only nodes that have at least one of these labels with its value."""
 
 FEW_NODES: Final = 8
 """The largest number of nodes for which a constraint stores their names.
@@ -171,7 +171,7 @@ def _fields_name(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 def _per_name(constraints: Constraints) -> bool:
-    """Return whether the constraint's verdict on a node depends on more than the node's kind, such as the node's name."""
+    """Return whether a constraint can give different verdicts on nodes of one kind, because it reads, for example, the name of the node."""
     return bool(constraints.excluded_nodes) or any(
         term.match_fields for term in constraints.required_terms
     )
@@ -237,8 +237,8 @@ class NodeMask:
 
     - ``names`` has the names that the constraint lists, or the names of the nodes at its ``anchor`` if these are few. If
       ``names`` is None, ``allowed`` decides.
-    - ``heap`` is a heap with only the allowed nodes. This heap is built once the constraint's classes have found too many
-      unsuitable nodes on the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
+    - ``heap`` is a heap with only the allowed nodes. This heap is built when searches for the constraint's classes have passed
+      over too many unsuitable nodes of the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
     - ``verdicts`` has the verdict for each kind of node, if the verdict depends on the kind alone.
     - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` has the epoch and the length of the
       log of nodes at that time. While the epoch and the length are unchanged, no node has gained capacity.
@@ -325,7 +325,7 @@ class ConstraintIndex:
         return mask
 
     def release(self, mask: NodeMask) -> None:
-        """Decrease the number of users of the mask by one. Remove the mask if it has no users left."""
+        """Decrease the number of classes that use the mask by one. If no class uses the mask any more, remove it."""
         mask.users -= 1
         if mask.users:
             return
@@ -419,7 +419,7 @@ class ConstraintIndex:
 
 
 def _forget(mask: NodeMask, node: Node) -> None:
-    """Remove from the mask a node that is no longer at its anchor."""
+    """Remove from the mask a node that no longer has a label of the mask's anchor."""
     if mask.names is None:
         mask.allowed[node.slot] = 0
     else:

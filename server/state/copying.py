@@ -1,9 +1,9 @@
-"""An independent copy of an object graph, so that a copy of the core can run what-if questions while the live core goes on.
+"""The copying of an object graph. A copy of the core can answer hypothetical questions while the live core continues.
 
 A copy is made in two steps. First, `Captured` reads the contents of each mutable object, class by class. Nothing may change the
 objects meanwhile. The reading is mostly done in C and takes about 2 ms for each thousand allocations. Then `Captured.rebuild`
-makes new objects from these contents. The second step may run in any thread and take any time, because no other code changes
-the contents.
+makes new objects from these contents. The second step may run in any thread and for any time, because no other code changes the
+contents that were read.
 
 Both graphs share values that nothing changes: strings, numbers, enumerations, frozen dataclasses and functions. Tuples and
 frozen sets of such values are shared as well. Every other object is copied once. Two references to one object become two
@@ -38,7 +38,7 @@ _SHARED: Final = (
 )
 _Root = TypeVar("_Root")
 _UNSET: Final = object()
-"""The value that stands for an empty slot."""
+"""The value that is stored in place of the content of an empty slot."""
 
 
 class _Batch(NamedTuple):
@@ -50,7 +50,7 @@ class _Batch(NamedTuple):
 
 
 class Captured(Generic[_Root]):
-    """The contents of a graph at one instant. The objects that were read are kept alive, and are not read again."""
+    """The contents of an object graph at one instant. The objects that were read stay in memory, and are not read again."""
 
     def __init__(self, root: _Root) -> None:
         """Read everything that can be reached from ``root``. The graph must not change meanwhile."""
@@ -106,7 +106,7 @@ _SLOTS: Final[dict[type, tuple[str, ...]]] = {}
 
 
 def _is_shared(cls: type) -> bool:
-    """Return whether both graphs share the objects of the class."""
+    """Return whether the copy shares the objects of this class with the original graph."""
     known = _KINDS.get(cls)
     if known is None:
         frozen = is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
@@ -117,9 +117,9 @@ def _is_shared(cls: type) -> bool:
 
 
 def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[int, Any]]) -> None:
-    """Collect in ``beyond``, by class and identity, the objects of the line that must still be read.
+    """Collect in ``beyond``, by class and identity, those objects of ``line`` that are not in ``known`` and must still be read.
 
-    Shared objects are left out.
+    Objects that both graphs share are left out.
     """
     classes = set(map(type, line))
     mine = {cls for cls in classes if not _is_shared(cls)}
@@ -139,7 +139,7 @@ _DEEPEST: Final = 4
 
 
 def _are_values(line: Sequence[Any]) -> bool:
-    """Return whether all tuples of the line contain only shared values, so that both graphs may share them.
+    """Return whether all tuples of ``line`` contain only shared values, so that both graphs may share these tuples.
 
     Return False if tuples are nested more deeply than this function searches.
     """
@@ -194,7 +194,11 @@ def _column(name: str, objects: Sequence[Any]) -> Sequence[Any]:
 
 
 def _referred(batch: _Batch) -> Iterable[Sequence[Any]]:
-    """Yield the objects to which a batch refers: one sequence for each slot, one for all items, or one for keys and one for values."""
+    """Yield sequences with the objects to which a batch refers.
+
+    For objects with slots, yield one sequence for each slot. For lists and sets, yield one sequence with all items. For dictionaries,
+    yield one sequence with all keys and one with all values.
+    """
     cls, contents = batch.cls, batch.contents
     if issubclass(cls, (np.ndarray, bytearray)):
         return ()

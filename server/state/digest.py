@@ -1,8 +1,8 @@
 """The digest: one hash of all visible state of a partition. Equal states have equal digests.
 
-The digest leaves out state that only makes the search fast (heaps, logs, parked groups). The digest also leaves out state that
-follows from other state. The digest includes every order that influences decisions: the order of nodes, applications, waiting
-asks and commitments.
+The digest leaves out state that only makes the search fast (heaps, logs, parked groups). The digest leaves out, too, state that
+can be computed from the included state. The digest includes every order that influences decisions: the order of nodes,
+applications, waiting asks and commitments.
 """
 
 import enum
@@ -123,7 +123,7 @@ def _plan_checks(partition: Partition) -> Iterator[Record]:
 
 
 def _rounds(partition: Partition) -> Iterator[Record]:
-    """Yield the state of rounds. This state delays the next rounds of claims and limits their releases (P1, P5)."""
+    """Yield the state of rounds that delays the next rounds of claims and limits their releases (P1, P5)."""
     yield "rounds", partition.round.began_ms
     for one in partition.round.released:
         yield "released", one.began_ms, tuple(sorted(one.taken.items()))

@@ -52,7 +52,7 @@ class DomainCounts:
         self.steps = self.emptied = NEVER
 
     def add(self, ask: "Ask", node: "Node") -> None:
-        """Count an ask on a node, once for each group and topology key that its preferences name."""
+        """Count an ask as running on a node: once for each of its preference groups and each topology key, in the domain of the node."""
         found = places_of(ask, node)
         if not found:
             return

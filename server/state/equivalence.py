@@ -24,17 +24,22 @@ if TYPE_CHECKING:
 SMALL: Final = 1 << 40
 """The bound below which a quantity counts as small.
 
-A small quantity is checked against the total of its type only if that total is high (design 6.13, `events.overflow`).
+A small quantity of an ask is checked against the partition's total of its type only if that total is high (design 6.13,
+`events.overflow`).
 """
 
 
 def is_small(resource: Resource) -> bool:
-    """Return whether all quantities are below `SMALL`. Asks with such quantities need no check while no type is crowded."""
+    """Return whether all quantities are below `SMALL`.
+
+    An ask with only such quantities needs no check of totals, unless the total of a type is high
+    (`EquivalenceClasses.crowded`).
+    """
     return all(quantity < SMALL for _, quantity in resource)
 
 
 class AskClass:
-    """One class with its state in the node search.
+    """One equivalence class of asks, and what the search for nodes has found out about the class.
 
     - ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
     - ``gang_class`` is firm or lendable. ``gang_class`` is None if the partition has no classes (J4).
@@ -128,7 +133,8 @@ class EquivalenceClasses:
       (6.13).
     - ``dead`` has the unschedulable classes, whose asks fit on no node.
     - ``groups`` is the number of groups of waiting asks. ``joined`` is the number of times that an ask joined a group.
-    - ``live_asks`` is the number of waiting asks whose classes are not unschedulable. If it is 0, no ask can be placed.
+    - ``live_asks`` is the number of waiting asks whose classes are not unschedulable. If this number is 0, no waiting ask can be
+      placed.
     """
 
     __slots__ = ("by_key", "by_spec", "crowded", "dead", "groups", "joined", "live_asks", "plain")
@@ -163,13 +169,13 @@ class EquivalenceClasses:
         self.plain.clear()
 
     def crowd(self, name: str, *, crowded: bool) -> None:
-        """Set whether small asks can take the total of this resource type past 2^62 (design 6.13)."""
+        """Record whether the total of this resource type is so high that small asks can raise it to 2^62 (design 6.13)."""
         if crowded != (name in self.crowded):
             (self.crowded.add if crowded else self.crowded.discard)(name)
             self.forget_specs()
 
     def remove(self, ask_class: AskClass) -> None:
-        """Remove a class without asks, and forget its specs."""
+        """Remove a class that has no asks, and forget the class of each of its specs."""
         self.dead.discard(ask_class)
         key = key_of(ask_class)
         if self.by_key.get(key) is ask_class:

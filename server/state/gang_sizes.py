@@ -2,9 +2,10 @@
 
 A gang gathers members for a while. The size of the gang is then the number of its members.
 
-While a gang gathers, its members have the size `UNSIZED`, which no gang reaches. Thus the gang counts as incomplete. After that
-time, the number of members is written to each member as the size. From then on the gang is like any other gang. A member that was
-tried as a gang of one member remains a gang of one member, even if further members come.
+While a gang gathers, the specs of its members have the size `UNSIZED`, which no gang reaches. Thus the gang counts as incomplete.
+When the time for gathering has passed, the number of members is written as the size to the spec of each member. From then on the
+gang is like any other gang. A member that was tried as a gang of one member remains a gang of one member, even if further members
+come.
 """
 
 from collections.abc import Iterator
@@ -20,8 +21,8 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, gang: Gang) -> bool:
     """Return whether a gang's size still has to be counted.
 
-    The size has to be counted if it never was, or if members that were counted are gone and other members wait to replace them.
-    Return False if a client stated the size, if the gang is gone, or if the gang is `PLACEHOLDERS`.
+    The size has to be counted in two cases: it was never counted, or some of the counted members have ended and other members
+    now wait. Return False if a client stated the size, if the gang is gone, or if the gang is `PLACEHOLDERS`.
     """
     if (
         not gang.counted
@@ -54,11 +55,12 @@ def _is_one_of(gang: Gang, ask: Ask) -> bool:
 
 
 def agree(partition: Partition, gang: Gang, ask: Ask) -> None:
-    """Write the size of the gang to a placed ask.
+    """Write the size of the gang to the spec of ``ask``, which is being placed.
 
-    The spec of the ask may still have an earlier size of the gang. While no member of the gang is placed, `resize` misses a
-    member that is being released, and a member that waits as an ordinary ask. If clients stated both sizes, the ask keeps its
-    own size. If no other member waits or is placed, the gang first gets the size of a pledged member.
+    The spec may still have an earlier size of the gang: while no member of the gang is placed, `resize` does not change the
+    specs of members that are being released or that wait as ordinary asks. If clients stated both the gang's size and the ask's
+    size, the ask keeps its own size. If no other member waits or is placed, but a member has a pledge, the gang first gets the
+    size in that member's spec.
     """
     alone = not gang.members and not gang.placed
     waiting = next(_pledged(partition, gang), None) if alone else None
@@ -88,8 +90,8 @@ def resize(partition: Partition, gang: Gang, size: int, *, counted: bool) -> Non
 def size_placeholders(partition: Partition, application: Application) -> None:
     """Combine placeholders that name no gang into one gang, once there are as many placeholders as the application declared.
 
-    Placed placeholders count towards that number. Once the application no longer waits for all its placeholders, each
-    placeholder becomes an ordinary ask.
+    Placeholders that are already placed count towards the declared number. Once the application no longer waits for all its
+    placeholders, each placeholder becomes an ordinary ask.
     """
     gang, reserve = application.gangs.get(PLACEHOLDERS), application.reserve
     if gang is None or reserve is None:
@@ -118,7 +120,10 @@ def _beside(gang: Gang) -> list[Ask]:
 
 
 def _regroup_members(partition: Partition, gang: Gang) -> None:
-    """Enqueue a gang's waiting members again, in the gang or outside it. The gang's size decides which."""
+    """Enqueue a gang's waiting members again after the gang's size has changed.
+
+    If enough members are placed for the new size, the waiting members become ordinary asks. Otherwise they wait in the gang.
+    """
     if gang.min_members <= 1:
         gang.placed = 0  # for a gang of one member, members are not counted
         pending.drop_empty_gang(partition, gang)

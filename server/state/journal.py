@@ -30,9 +30,9 @@ def place(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask:
-    """Place the first ask of the group at the top of its application's heap, and return the ask.
+    """Place the first ask of a group, and return the ask.
 
-    This function is faster than `place`.
+    The group must be at the top of its application's heap. This function is faster than `place`.
     """
     ask = pending.pop_first(partition, group)
     _assign(partition, ask, node, now)
@@ -43,7 +43,7 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Make an ask that is not queued an allocation on a node, without a check of capacity (for recovery, design 1.10)."""
+    """Make an ask that is in no group an allocation on a node, without a check of capacity (for recovery, design 1.10)."""
     _assign(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:
@@ -68,7 +68,7 @@ def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
-    """Add ``count`` to the placed members of an ask's gang. A releasing member is not among the placed members (J8)."""
+    """Add ``count`` to the placed members of an ask's gang. A member that is being released does not count as placed (J8)."""
     spec = ask.spec
     if spec.min_members > 1 and spec.gang_key:
         gang = pending.gang_of(partition, application, spec)
@@ -88,8 +88,8 @@ def _count_member(partition: Partition, application: Application, ask: Ask, coun
 def unsettle(partition: Partition, ask: Ask, *, for_good: bool = True) -> None:
     """Remove an allocation from its node and from all usage. The ask is not put back among the waiting asks.
 
-    If ``for_good`` is false, the caller writes the allocation again at once. A decision that evicts the allocation then stays
-    as it is.
+    If ``for_good`` is false, the caller writes the allocation again at once, and a decision that evicts the allocation is not
+    changed.
     """
     node, application, ask_class = ask.node, ask.application, ask.ask_class
     assert node is not None
@@ -128,7 +128,7 @@ def lose(leaf: Queue, demand: Demand) -> None:
 
 
 def _count_work(partition: Partition, ask: Ask) -> None:
-    """Add up the lost work of a victim that has ended.
+    """Add the lost work of a victim that has ended to the tables of lost work.
 
     The lost work is the time that the victim ran until its eviction was ordered, multiplied by its resources.
     """
@@ -205,7 +205,7 @@ def reclassify_placed(partition: Partition, ask: Ask) -> None:
 
 
 def settle_foreign(partition: Partition, foreign: Foreign) -> None:
-    """Write a foreign pod, which occupies its node."""
+    """Add a foreign pod to the state, and subtract its amounts from its node's free capacity."""
     partition.foreign.pods[foreign.key] = foreign
     foreign.node.foreign[foreign.key] = foreign
     for index, quantity in foreign.demand:
@@ -214,7 +214,7 @@ def settle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
-    """Remove a foreign pod that is gone."""
+    """Remove a foreign pod that has ended from the state, and free its amounts on its node."""
     del partition.foreign.pods[foreign.key]
     del foreign.node.foreign[foreign.key]
     partition.ended.keep(foreign.key, foreign.tags)
@@ -225,7 +225,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def pledge(partition: Partition, held: Pledge) -> None:
-    """Promise a waiting ask capacity on a node, and headroom in the queues on its path, before either is free (design 6.6)."""
+    """Promise a waiting ask capacity on a node, and headroom in the queues on its path, before they are free (design 6.6)."""
     ask, commitment, group = held.ask, held.commitment, held.ask.group
     pending.dequeue(partition, ask)
     shared = ask.ask_class
@@ -295,11 +295,12 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 
 
 def _remember(before: Group | Gang | None, ask: Ask) -> None:
-    """Copy the time and the verdict of the last refusal from an ask's previous group to its new one (G1).
+    """Copy the time and the verdict of the last refusal from an ask's previous group to its new group (G1).
 
     The values are copied for the live side and for the shadow.
 
-    The new group keeps its own time if that time is later, and its own verdict if it has one. For gangs, nothing is copied.
+    If the new group has a later time already, it keeps that time. If it has a verdict already, it keeps that verdict. For
+    gangs, nothing is copied.
     """
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):
@@ -345,9 +346,9 @@ def order(
 
 
 def harden(partition: Partition, ask: Ask, delivery: str) -> None:
-    """Record that the manager of a victim was ordered to end it. Before this order, the victim may only have been marked.
+    """Record that the manager of a victim was ordered to end the victim.
 
-    Such an order cannot be withdrawn.
+    Before this order, the victim may only have been marked. Unlike a mark, this order cannot be withdrawn.
     """
     assert ask.going is not None
     assert delivery != SOFT
@@ -372,7 +373,7 @@ def replace(
 
 
 def spare(partition: Partition, ask: Ask) -> None:
-    """Withdraw the eviction of a victim, because its release was not carried out or its order was withdrawn."""
+    """Record that a victim is no longer being evicted, because the manager could not release it or the order was withdrawn."""
     if ask.released_by is not None:
         del ask.released_by.victims[ask.key]
         ask.released_by = None
@@ -385,7 +386,10 @@ def spare(partition: Partition, ask: Ask) -> None:
 
 
 def _gone(partition: Partition, ask: Ask, commitment: Commitment) -> None:
-    """Record that a victim has ended. After its last victim, the decision is confirmed, or fulfilled if it has no pledges left."""
+    """Record that a victim has ended.
+
+    When all victims of a decision have ended, the decision is confirmed, or fulfilled if it has no pledges left.
+    """
     del commitment.victims[ask.key]
     commitment.gone.append(ask.key)
     ask.released_by = None
@@ -410,8 +414,9 @@ def fulfil(partition: Partition, held: Pledge) -> None:
 def suspend(partition: Partition, commitment: Commitment) -> None:
     """Suspend a decision for which a new plan must be found, because one of its victims could not be evicted (C6, V6).
 
-    Until there is a new plan, the decision keeps its pledges, so that no other ask takes the capacity. Like reservations, these
-    pledges give way to claims. The decision is listed under the keys of its asks, or under the queue whose usage it reduces.
+    Until there is a new plan, the decision keeps its pledges, so that no other ask takes the capacity. While the decision is
+    suspended, its pledges give way to claims, as reservations do. `Decisions.suspended` has the decision under the keys of its
+    asks, or under the queue whose usage it reduces.
     """
     _lose_promises(commitment)
     commitment.suspended = True
@@ -422,7 +427,7 @@ def suspend(partition: Partition, commitment: Commitment) -> None:
 
 
 def _lose_promises(commitment: Commitment) -> None:
-    """Add the promises of a decision to the losses by external events: a veto, an expiry or an end (invariant 18).
+    """Count the promises of a decision as lost by an external event, because the decision was vetoed, expired or ended (invariant 18).
 
     Pledges that give way to claims, such as reservations, are left out.
     """

@@ -17,7 +17,7 @@ from server.state.queues import Queue
 
 
 def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now: int) -> None:
-    """Record the node of each ask. The nodes must be charged before. Applications and queues are charged afterwards."""
+    """Record the node of each ask. The caller must have charged the nodes before this call, and charges applications and queues after it."""
     changed = partition.columns.changed
     for ask, node in zip(asks, nodes, strict=True):
         key, application = ask.key, ask.application
@@ -31,7 +31,7 @@ def assign(partition: Partition, asks: Sequence[Ask], nodes: Iterable[Node], now
 
 
 def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> None:
-    """Charge each limiter once, with the sum of the placements under it. ``wanted`` has these sums by column."""
+    """Charge each limiter once, with the sum of the amounts of all placements that it limits. ``wanted`` has these sums by column."""
     for limiter, sums in wanted.items():
         limiter.take(tuple(zip(columns, sums, strict=True)))
 
@@ -39,7 +39,7 @@ def charge_limits(columns: Sequence[int], wanted: Mapping[Limiter, Amounts]) -> 
 def charge_applications(
     columns: Sequence[int], after: Iterable[tuple[Application, Sequence[int], int]]
 ) -> None:
-    """Set each application's usage to the values after the batch, by column.
+    """Set each application's usage, in these columns, to the values after the batch.
 
     If the leaf sorts by share, also set the application's share.
     """
@@ -56,7 +56,10 @@ def charge_applications(
 def charge_queues(
     columns: Sequence[int], after: Iterable[tuple[Queue, Sequence[int], int]]
 ) -> None:
-    """Set the usage and the share of each queue other than the root. Add the growth of the root's children to the root."""
+    """Set the usage and the share of each queue in ``after``, which has all queues of the batch except the root.
+
+    Add the growth of the root's children to the root.
+    """
     for one, amounts, share in after:
         own, parent = one.usage, one.climb[0][1]
         if one.above is None:

@@ -11,7 +11,8 @@ NodeSet = dict[Node, None]
 CARRIED_MAX: Final = 65_536
 """The largest number of distinct label keys of nodes that the index remembers.
 
-Thus no pass over the nodes is needed for a key that no node has.
+A key that is not among the remembered keys is on no node, and can be indexed without a pass over the nodes. If nodes have more
+keys, no keys are remembered.
 """
 
 
@@ -19,8 +20,8 @@ class LabelIndex:
     """The nodes of a partition by label key and value.
 
     When the first constraint begins to use a key, one pass over the nodes indexes the key. When no constraint uses the key any
-    more, its index is dropped. The nodes may have a million keys, but constraints use only a few of these keys. A key that no
-    node ever had needs no pass.
+    more, its index is dropped. The nodes may have a million keys, but constraints use only a few of these keys. If no node ever
+    had a key, no pass is needed to index the key (see CARRIED_MAX).
     """
 
     __slots__ = ("_carried", "_keys", "_labels", "_users")
@@ -41,14 +42,14 @@ class LabelIndex:
         return self._labels.get(node, {})
 
     def use(self, key: str) -> None:
-        """Increase the number of users of a key by one. Index the key if it is the first user."""
+        """Add one to the number of constraints that use a label key. If no other constraint uses the key, index the key."""
         if key not in self._users:
             self._users[key] = 0
             self._keys[key] = self._found(key)
         self._users[key] += 1
 
     def _found(self, key: str) -> dict[str, NodeSet]:
-        """Return the nodes by their values of a key."""
+        """Return the nodes that have a label key, by the value of that label."""
         values: dict[str, NodeSet] = {}
         if self._carried is not None and key not in self._carried:
             return values
@@ -59,13 +60,13 @@ class LabelIndex:
         return values
 
     def drop(self, key: str) -> None:
-        """Decrease the number of users of a key by one. Without users, drop the index of the key."""
+        """Subtract one from the number of constraints that use a label key. If no constraint uses the key any more, drop the index of the key."""
         self._users[key] -= 1
         if not self._users[key]:
             del self._users[key], self._keys[key]
 
     def carrying(self, key: str, value: str) -> NodeSet:
-        """Return the nodes with this value of a key. The key must be in use."""
+        """Return the nodes that have this value of a label key. A constraint must be using the key."""
         return self._keys[key].get(value, {})
 
     def put(self, node: Node) -> None:
@@ -86,7 +87,7 @@ class LabelIndex:
                 values.setdefault(value, {})[node] = None
 
     def remove(self, node: Node) -> None:
-        """Forget a node."""
+        """Remove a node from the index."""
         self._take_out(node, self._labels.pop(node))
 
     def _take_out(self, node: Node, labels: Mapping[str, str]) -> None:

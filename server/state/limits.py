@@ -1,7 +1,7 @@
 """Limits that an ask has to pass: the max of each queue on its path, then the limits of its user and group.
 
-A limiter has the headroom that it leaves, and the classes that it blocks. A class that does not fit is thus tested once, and
-not for each ask (design 6.5).
+A limiter stores its headroom and the classes that it blocks. If a class does not fit, the limiter is tested once for the class,
+and not once for each ask (design 6.5).
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ CODES: Final[Mapping[str, Code]] = {
 _LENDABLE: Final = GangClass.LENDABLE
 """A member of an enumeration, looked up once because each access to a member is slow."""
 OWN: Final = ("queue", "firm")
-"""The kinds of limits whose headroom is reduced by promises."""
+"""The kinds of limits whose headroom is smaller by the amounts that decisions and reservations promise."""
 
 
 def kept(left: int, waiting: int) -> int:
@@ -88,7 +88,7 @@ class Limiter:
         return CODES[self.kind]
 
     def has_headroom(self, ask_class: "AskClass") -> bool:
-        """Return whether one more ask of the class fits. If an ask has a pledge, its own promise does not count against it.
+        """Return whether one more ask of the class fits. If the ask has a pledge, the amounts promised to the ask itself do not count as used.
 
         An ask that replaces a placeholder always fits, because the placeholder already holds the headroom.
 
@@ -120,7 +120,7 @@ class Limiter:
     def holds_all(self, wanted: Mapping[int, int]) -> bool:
         """Return whether there is headroom for all asks of a decision together.
 
-        For a queue's max, the decision's own promises are ignored.
+        If the limit is the max of a queue, the amounts that the decision has promised to these asks do not count as used.
         """
         promised = self.queue.promised if self.kind == "queue" else None
         return all(

@@ -1,4 +1,4 @@
-"""The work that preemption destroyed: the time for which victims had run when their eviction was ordered, and the cores that they used.
+"""The work that preemption destroyed: for each victim, the time for which it had run when its eviction was ordered, multiplied by its resources.
 
 One table has the sums since the start of the core by policy, preemptor's queue and victim's queue. A second table also
 distinguishes the user and the application of the victim. A victim is added as soon as it has ended, for any reason. A victim
@@ -6,9 +6,8 @@ that could not be released is not added. The time of a victim begins when its po
 placement. The time ends with the order to evict the victim. The time after that order is left out, because the victim may have
 saved its work then.
 
-Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The table is bounded: removed queues, and queues
-for which the table has no free line, share the line `OTHERS`. Once half of the table is used, further applications also share a
-line.
+Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The number of lines is limited: removed queues, and queues for which
+a table has no free line, share the line `OTHERS`. Once half of a table is used, further applications share a line, too.
 """
 
 from collections.abc import Iterable
@@ -25,11 +24,11 @@ MINUTES_MAX: Final = 16_384
 """The largest number of lines in the sums by minute. If there are more lines, the oldest minute is dropped."""
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
-"""The name that stands for removed queues, and for everything for which the table has no free line."""
+"""The name under which the work lost by removed queues, and by victims for whose key the table has no free line, is summed."""
 
 
 class LossKey(NamedTuple):
-    """The key of a sum: ``claimant`` is the preemptor's queue, or the queue that a quota run shrinks.
+    """The key of a sum. ``claimant`` is the preemptor's queue, or the queue whose usage a quota run reduces.
 
     ``user`` and ``application`` are the user and the application of the victim. In the table by queue, both are empty.
     """
@@ -44,9 +43,9 @@ class LossKey(NamedTuple):
 class Going(NamedTuple):
     """The order to evict an allocation: the policy, the queue that gets the capacity, the instant, and the delivery ("" means "delete").
 
-    ``softly`` says that the allocation is only marked, so that another operator deletes it (J11). For an allocation that is only
-    marked, ``awaited`` has the asks for which the allocation is evicted, as long as the core may plan for these asks again. All
-    victims of one order share one object.
+    ``softly`` says that the allocation is only marked, and that another operator has to delete it (J11). ``awaited`` is set only for
+    allocations that are only marked. It has the asks for which the allocation is evicted, as long as the core may plan for these asks
+    again. All victims of one order share one object.
     """
 
     policy: str
@@ -123,7 +122,7 @@ class LostWork:
         return found, begin
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Add the lines of removed queues to the lines of OTHERS."""
+        """Add the sums of removed queues to the sums of OTHERS, and remove their lines."""
         gone = frozenset(paths)
         found = [one for one in self.lines if gone & {one.claimant, one.victim}]
         minutes = self.minutes
@@ -153,7 +152,7 @@ def summed(one: Amounts, other: Amounts) -> Amounts:
 
 
 class LostWorkTotals:
-    """The work that victims of one partition lost: one table by queue, and one by queue, user and application."""
+    """The work that victims of one partition lost: one table with sums by queue, and one table with sums by queue, user and application."""
 
     __slots__ = ("by_owner", "by_queue")
 

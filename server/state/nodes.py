@@ -1,8 +1,8 @@
 """Nodes, and the indexes that find the best node for a class without examining all nodes (design 6.3, 6.4).
 
 In *fair* order, one heap serves all classes, with the least used node first. A class gets a heap of its own if too many nodes
-of the shared heap are unsuitable for it. A heap entry is valid only while it is the node's current entry. A node that became
-better for a class is written to a log. Each class updates its heap from this log.
+of the shared heap are unsuitable for it. A heap entry is valid only while it is the node's current entry. A node that may have
+become better for a class is written to a log. A class with a heap of its own updates the heap from this log.
 """
 
 import heapq
@@ -26,7 +26,7 @@ NodeEntry = int
 The node with the smallest entry is the best, both in fair and in binpacking order.
 """
 NUMBER_BITS: Final = 48
-"""The number of low bits of an entry that hold the arrival number. So many arrival numbers suffice for a thousand years."""
+"""The number of low bits of an entry that hold the arrival number. 2^48 arrival numbers suffice for a thousand years."""
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
 
 HEAP_SLACK: Final = 16
@@ -106,16 +106,16 @@ class Node:
     def is_open_to(self, constraints: Constraints) -> bool:
         """Return whether the node takes placements of asks with these constraints.
 
-        A drained node still takes asks that require it by name, because a cordon does not block DaemonSet pods. A node with an
-        exclusive pledge is open to no ask. Asks with a pledge on the node are checked elsewhere (G11).
+        A drained node still takes asks that require it by name, because a cordon does not block DaemonSet pods. Return False
+        for a node with an exclusive pledge. Asks with a pledge on such a node are checked elsewhere (G11).
         """
         return self.entry is not None or (not self.holds and self.takes_required(constraints))
 
     def takes_required(self, constraints: Constraints) -> bool:
         """Return whether the node, drained or not, takes asks with these constraints because they require a node by name.
 
-        The caller checks whether the asks require this node or another one. Return False until the node's manager has enabled
-        or drained the node.
+        The caller checks whether the required node is this node. Return False until the node's manager has enabled or drained
+        the node.
         """
         return self.opened and bool(constraints.required_node)
 
@@ -160,10 +160,11 @@ class NodeIndex:
     - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when entries are removed from the log. A
       class whose heap has another epoch builds its heap again.
     - ``freed`` lists the nodes on which capacity became free since the last tick. Unschedulable classes are tested on these nodes, and
-      may be requeued (design 6.5). ``reviving`` has the freed nodes with more unschedulable classes than one tick may test.
+      may be requeued (design 6.5). ``reviving`` has the freed nodes on which unschedulable classes are still to be tested, because one
+      tick may test only a limited number of classes.
     - ``numbered`` has the nodes with an entry, by arrival number.
     - ``dirty`` has the nodes that have changed since a reader last asked for changes, by slot. The readers are the columns of
-      snapshots and the table of free capacity. Each change is kept until both readers have read it.
+      snapshots and the table of free capacity. A changed node stays in ``dirty`` until both readers have read the change.
     - ``entered`` is the number of times that a node opened, or was updated while it was open.
     - ``domains`` has the number of allocations in each topology domain, for asks with preferences.
     """
@@ -313,7 +314,7 @@ class NodeIndex:
         self.dirty.clear()
 
     def mark_freed(self, node: Node) -> None:
-        """Record until the next tick that asks may now fit on this node."""
+        """Record, for the next tick, that asks may now fit on this node."""
         if not node.freed:
             node.freed = True
             self.freed.append(node)
@@ -350,8 +351,8 @@ class NodeIndex:
     def read_log(self, reader: LogReader, size: int) -> Iterable[Node] | None:
         """Return the nodes that were added to the log since the reader last read it, without repetitions.
 
-        Return None if the reader has to build its heap of ``size`` entries again. The reader has to do so if entries were
-        removed from the log, or if building is cheaper. The reader calls `mark_read` afterwards.
+        Return None if the reader has to build its heap of ``size`` entries again, because entries were removed from the log, or
+        because building the heap takes less time than reading the log. The reader calls `mark_read` afterwards.
         """
         if reader.log_epoch != self.epoch:
             return None
@@ -365,7 +366,7 @@ class NodeIndex:
         return dict.fromkeys(self.log[cursor:])
 
     def mark_read(self, reader: LogReader) -> None:
-        """Let a reader continue at the end of the log, because its heap has all entries of the log."""
+        """Record that the reader has read the whole log, and that its heap has all nodes of the log."""
         reader.log_epoch = self.epoch
         reader.cursor = self.log_read = len(self.log)
 
@@ -381,12 +382,12 @@ class NodeIndex:
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Rebuild the shared heap from current entries only."""
+        """Rebuild the shared heap without outdated entries."""
         self.heap = [node.entry for node in self.nodes.values() if node.entry is not None]
         heapq.heapify(self.heap)
 
     def _renew(self, node: Node) -> None:
-        """Replace the node's entry by one with its present rank. The rank is computed inline, because every placement does this."""
+        """Replace the node's entry by an entry with the node's present rank. The rank is computed inline, because every placement does this."""
         free, points = node.free, 0
         for index, weight, whole, shift, base in node.parts:
             points += weight * (((whole - free[index]) << shift) // base)

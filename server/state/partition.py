@@ -34,8 +34,8 @@ class Partition:
     ``resumption``.
 
     - ``index`` has the nodes, and finds a node for an ask.
-    - ``class_settings`` are the settings by which asks get their gang classes (firm or lendable). The value is None if these are
-      the settings in force. ``unclassed`` are the asks that may still have a class of earlier settings, the oldest last (see
+    - ``class_settings`` are the settings by which asks get their gang classes (firm or lendable), or None if the settings in force
+      determine the classes. ``unclassed`` are the asks that may still have a class of earlier settings, the oldest last (see
       `reclassing`).
     - ``unqueued`` are the plain asks that arrived since the last tick and are not in a group yet.
     - ``relief`` is the number of events that may have freed capacity. ``placements`` is the number of placements. A parked gang
@@ -158,7 +158,7 @@ class Partition:
         The id consists of the instant, a number and the partition, so that it is unique across restarts.
 
         The id names the partition only if the partition is not `default`. If the clock was set back, an id of an earlier run of
-        the core could occur again. Numbers that would repeat an id are skipped.
+        the core could occur again. Therefore a number is skipped if it would repeat an id that the partition knows.
         """
         where = "" if self.name == DEFAULT_PARTITION else f"-{self.name}"
         name = f"{letter}-{now:x}-{self.next_number()}{where}"
@@ -235,8 +235,8 @@ class Partition:
     def learn(self, spec: AskSpec) -> None:
         """Remember the class of a spec.
 
-        If the spec is plain, its quantities are small and no type is crowded, then ``classes.plain`` also has the class
-        afterwards.
+        If the spec is plain, its quantities are small, and the total of no type is very large (``classes.crowded``), then
+        ``classes.plain`` has the class, too.
         """
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that is added next counts itself
 

@@ -18,7 +18,8 @@ def enqueue(partition: Partition, ask: Ask) -> None:
 
     The ask joins the asks that wait for placeholders, or its gang, or else its group.
 
-    A gang member joins a group instead of its gang in two cases: enough members are placed already, or the ask has a pledge.
+    A gang member joins a group instead of its gang in two cases: as many members as the gang needs are placed, or the ask has a
+    pledge.
     """
     application, ask_class, spec = ask.application, ask.ask_class, ask.spec
     application.asks[ask.key] = ask
@@ -81,7 +82,10 @@ def _count_new(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
 
 
 def _count_gone(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Subtract one waiting ask from the counts. If the class has no waiting asks left, it no longer counts as unschedulable."""
+    """Subtract one waiting ask from the counts of its class, its queues and the partition.
+
+    If the class has no waiting asks left, it no longer counts as unschedulable.
+    """
     blocking: Queue | None = leaf
     while blocking is not None:
         if blocking.limiter is not None and ask_class in blocking.limiter.blocked:
@@ -194,7 +198,10 @@ def _join_gang(partition: Partition, gang: Gang, ask: Ask) -> None:
 
 
 def gang_changed(partition: Partition, gang: Gang) -> None:
-    """Unpark a gang whose members changed. If the gang is complete, it is tried at the rank of its first member."""
+    """Unpark a gang whose members changed.
+
+    If the gang is complete, add its entry, with the sort key of its first member, to the application's heap.
+    """
     gang.entry = None
     gang.tried_reserved = (-1, -1)
     if gang.parked:
@@ -220,7 +227,7 @@ def park_gang(partition: Partition, gang: Gang) -> None:
 
 
 def regroup(partition: Partition, gang: Gang) -> None:
-    """Enqueue a gang's waiting members again, because the number of placed members has become sufficient or insufficient.
+    """Enqueue a gang's waiting members again, because the number of placed members has reached, or has fallen below, the number that the gang needs.
 
     If enough members are placed, the waiting members become ordinary asks. Otherwise the waiting members wait again until the
     gang can be placed as a whole.
@@ -238,8 +245,9 @@ def regroup(partition: Partition, gang: Gang) -> None:
 def dequeue(partition: Partition, ask: Ask, *, for_good: bool = False) -> None:
     """Remove a waiting ask from its group or gang, because it was placed, released or changed.
 
-    If ``for_good`` is true, the ask may stay in the list of its group. The ask is removed from the list when it comes to the
-    front. An ask that may be enqueued again with another sort key must be removed from the list at once.
+    If ``for_good`` is true, the ask may stay in the list of its group until it comes to the front of the list. ``for_good``
+    must be false if the ask may be enqueued again with another sort key, because such an ask must be removed from the list at
+    once.
     """
     group = ask.group
     ask.group = None
@@ -284,10 +292,10 @@ def pop_first(partition: Partition, group: Group) -> Ask:
 
 
 def _count_placed(partition: Partition, leaf: Queue, ask_class: AskClass) -> None:
-    """Subtract one waiting ask from the counts.
+    """Subtract one ask that is being placed from the counts of waiting asks.
 
-    The ask's class must be neither unschedulable nor blocked on the path. For an unschedulable or blocked class, call
-    `_count_gone`.
+    The ask's class must be neither unschedulable nor blocked by a limit on the path. For an ask of an unschedulable or blocked
+    class, call `_count_gone` instead.
     """
     if ask_class.firm and ask_class.pledge is None:
         _count_firm(partition, leaf, ask_class, -1)

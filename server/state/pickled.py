@@ -1,8 +1,8 @@
 """Values of the core as bytes, from which another process makes equal values: checkpoints, and partitions that move (design 7.3, 7.9).
 
-The bytes are pickles of Python. The reader accepts only the classes of the pure core and plain containers. Those classes do no
-I/O. Reading forged bytes therefore runs only constructors of values. Objects with an identity, such as nodes and asks, refer to
-each other in chains, which become longer as the cluster grows. The writer therefore first writes each such object without
+The bytes are pickles of Python. The reader accepts only plain containers and the classes of the pure core, which do no I/O. If the
+bytes are forged, reading them can therefore run only constructors of such classes. Objects with an identity, such as nodes and asks,
+refer to each other in chains, which become longer as the cluster grows. The writer therefore first writes each such object without
 content, and writes the content in a later pickle. The depth of a pickle thus does not grow with the cluster.
 """
 
@@ -52,7 +52,7 @@ Content = tuple[object, dict[str, Any]]
 
 
 class BadCheckpointError(Exception):
-    """The error of bytes from which no core can be made. The text says why."""
+    """The error that is raised if no value of the core can be made from bytes. The text says why."""
 
 
 def frames_of(root: object, *before: object) -> Iterator[bytes]:
@@ -130,18 +130,18 @@ class _Writer(pickle.Pickler):
         self._at = 0
 
     def contents(self, most: int) -> list[Content]:
-        """Return up to ``most`` objects that were written without content, with their content.
+        """Return the next ``most`` of the objects that were written without content, each with its content.
 
-        Each object is returned once.
+        Successive calls return each object once. The list is shorter if fewer objects are left.
         """
         part = self._empty[self._at : self._at + most]
         self._at += len(part)
         return [(one, content(one)) for one in part]
 
     def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 - as pickle has it
-        """Return how pickle is to write a value, for members of enumerations, read-only mappings and objects with an identity.
+        """Return the form in which pickle writes a value, for members of enumerations, read-only mappings and objects with an identity.
 
-        All other values are written as usual.
+        For all other values, return NotImplemented, and pickle writes them as usual.
         """
         kind = type(value)
         if isinstance(value, enum.Enum):
@@ -186,12 +186,12 @@ class Frames:
         self._rest = b""
 
     def next(self) -> bytes:
-        """Return the next pickle. Raise BadCheckpointError at the end."""
+        """Return the next pickle. Raise BadCheckpointError if no pickle is left."""
         (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
         return self._exactly(length)
 
     def end(self) -> None:
-        """Raise BadCheckpointError unless the file ends here, and has the checksum of what was read."""
+        """Raise BadCheckpointError unless the file ends after the last pickle that was read, and has the checksum of all data that was read."""
         try:
             while packed := self._file.read(1 << 16):
                 self._rest += self._unpacker.decompress(packed, 1)

@@ -1,8 +1,8 @@
 """The placeholders of applications, by which clients of the published interface declare gangs (docs/gang-placeholders.md).
 
-A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state stores only what was
-declared. The existing placeholders are read from the application's asks and allocations. Thus no ask waits for a placeholder
-that was preempted, deleted or timed out.
+A placeholder is a small pod that holds capacity until the real pod of its task group comes. The state stores only the declared
+amounts. The existing placeholders are read from the application's asks and allocations. Therefore no ask waits for a
+placeholder that was preempted or deleted, or that timed out.
 """
 
 import enum
@@ -35,7 +35,7 @@ class GangStyle(enum.Enum):
 
     @classmethod
     def of(cls, word: str) -> "GangStyle":
-        """Return HARD for "Hard" and SOFT for every other value of the field, as YuniKorn does."""
+        """Return HARD if ``word`` is "Hard", and SOFT for every other word, as YuniKorn does."""
         return cls.HARD if word == cls.HARD.value else cls.SOFT
 
 
@@ -135,7 +135,7 @@ def is_ready(ask: "Ask") -> bool:
 
     The placeholder must be placed. The placeholder must not be releasing, and no ask may be replacing it.
 
-    For a while after a failed release, a placeholder may not be replaced.
+    A placeholder whose release failed may not be replaced before a back-off is over.
     """
     going = ask.releasing or ask.vetoed or ask.released_by is not None
     return ask.spec.placeholder and ask.node is not None and not going

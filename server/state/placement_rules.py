@@ -1,9 +1,9 @@
 """The choice of an application's queue: the partition's placement rules are tried in order, and read queues through `Lookup`.
 
-A rule is skipped if it gives no queue. A rule is also skipped if its queue is missing and may not be created, is a parent queue,
-takes no applications, or does not let the user submit. The reason is recorded. After the last rule, `root.default` is tried if
-it exists. For applications that are recovered by force, the recovery queue is tried last. If no queue is found, the application
-is refused with all recorded reasons.
+A rule is skipped if it gives no queue. A rule is skipped, too, if its queue is missing and may not be created, is a parent
+queue, takes no applications, or does not let the user submit. For each skipped rule, the reason is recorded. After the last
+rule, `root.default` is tried if it exists. For applications that are recovered by force, the recovery queue is tried last. If no
+queue is found, the application is refused with all recorded reasons.
 """
 
 import re
@@ -119,7 +119,7 @@ def _queue_of(rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 
 
 def _name(rule: PlacementRule, application: ApplicationAdded) -> str | Refused:
-    """Return the name that the rule gives its queue. Dots are replaced, except in fixed values and in qualified names."""
+    """Return the name of the queue that the rule gives. Dots in the name are replaced, except in fixed values and in qualified names."""
     if rule.kind == "fixed":
         return rule.value
     if rule.kind == "user":
@@ -183,7 +183,7 @@ def _matches(name: str, names: frozenset[str], pattern: str) -> bool:
 def _admit(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> FoundQueue | Refused:
-    """Return the queue at a path if it takes this application or may be created for it."""
+    """Return the queue at ``path`` if it takes the application, or if the rule may create it for the application. Otherwise return the reason."""
     if is_below(path, RECOVERY_QUEUE):
         return Refused(f"{path} is only for applications recovered by force")
     facts = lookup.find(path)
@@ -201,7 +201,10 @@ def _admit(
 def _create(
     path: str, rule: PlacementRule, application: ApplicationAdded, lookup: Lookup
 ) -> FoundQueue | Refused:
-    """Return a queue that must be created, if its names are valid and the nearest existing ancestor takes new queues."""
+    """Return the queue at ``path`` as a queue to create, if its names are valid and its nearest existing ancestor takes new queues.
+
+    Otherwise return the reason.
+    """
     if not rule.create:
         return Refused(f"queue {path} does not exist, and the rule may not create it")
     if path.count(".") >= DEPTH_MAX:

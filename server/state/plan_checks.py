@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from server.state.applications import Ask
 
 REFUSED_MAX: Final = 3
-"""The number of refused checks in a row after which an ask waits for the end of its back-off."""
+"""The number of successive refusals after which an ask waits for the end of its back-off."""
 
 
 class Placements(NamedTuple):
@@ -50,7 +50,7 @@ class PlanChecks:
     - ``open`` has the checks by id. ``by_ask`` has the checks by the key of each of their asks. An ask has at most one check.
     - ``refused`` has, for each ask, the number of successive checks that the ask's manager answered with "it does not fit".
     - ``answers`` is the number of checks that were answered or whose answer did not come in time. When this number rises,
-      policies may plan for asks that had to wait.
+      policies may plan again for asks that waited for an answer.
     """
 
     __slots__ = ("answers", "by_ask", "open", "refused")

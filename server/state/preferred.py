@@ -19,8 +19,8 @@ class Preferred:
 
     - ``keys`` are the labels that the terms read. ``sums`` has the sum of the weights of the terms that hold, by the values of
       these labels. ``sums`` is not used if a term reads the name of the node.
-    - ``heap`` has a key for each node on which the class fits. This key is at most as large as the node's present key. ``heap``
-      is None until it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
+    - ``heap`` has a key for each node on which the class fits. The key in the heap may be smaller than the node's present key,
+      but is never larger. ``heap`` is None until it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
     - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels. ``buckets`` has one heap of nodes for
       each combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` is the number of entries with which the
       heaps were built, plus the number added since. If ``size`` exceeds about twice the number of nodes, the heaps are built
@@ -92,13 +92,14 @@ class Preferred:
     def key(self, node: Node, domains: DomainCounts) -> Key:
         """Return the rank of a node.
 
-        Among nodes with equal scores, a node without an entry comes first. Only asks that require such a node may use it.
+        Among nodes with equal scores, a node that takes no placements comes first. Only asks that require such a node by name
+        may use it.
         """
         entry = -1 if node.entry is None else node.entry
         return -self.score(node, domains), entry
 
     def steps(self, domains: DomainCounts) -> tuple[int, ...]:
-        """Return, for each group of the preferences, the last step at which a change of the group's count may have raised a score."""
+        """Return, for each group that the preferences name, the last step at which the group's numbers may have raised a node's score."""
         found = []
         for one in self.preferences.groups:
             count = domains.by_group.get((one.group, one.topology_key))

@@ -2,8 +2,8 @@
 
 Making 10,000 queues takes about as long as all other work of applying a configuration with that many queues. A prepared queue
 equals the queue that the event of the configuration would make. A prepared queue that no longer fits the state is not used.
-Therefore prepared queues change no decision, and a replay works without prepared queues. This module also keeps the queues that
-the event removes, because freeing their memory takes time, too.
+Therefore prepared queues do not affect decisions, and a replay of the events without prepared queues has the same results. This
+module also keeps the queues that the event removes, because freeing their memory takes time, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,13 +41,13 @@ class Prepared:
     specification. The present specification is None unless the queue exists and its two specifications differ at most in limits.
     ``paths`` has the paths of these queues in the same order. ``present`` has the queues that exist already, with None for each
     queue to be added. ``missing`` has the queues to be drained. For each existing queue, ``bounds`` has the bounds of its usage
-    and of its firm usage, and, of the queue's two limiters, each that has these bounds already. ``firms`` has new limiters of
-    firm usage for existing queues without one. ``measures`` has, for each existing queue, its measure and the scales computed
-    from the measure. ``below`` has the amounts that limit the queues below an existing queue. ``is_bound`` says that the
-    limiters of existing queues have the bounds of their present specifications, as long as the partition has no deserved shares.
-    ``is_reordered`` is set if the event changes how an existing queue sorts. ``removed`` gets the queues that the event removes.
-    For a new partition, ``is_applied`` says that the specification is in force in the partition, so that the event only adds the
-    partition.
+    and of its firm usage. It also has those of the queue's two limiters that have these bounds already. ``firms`` has new
+    limiters of firm usage for existing queues without one. ``measures`` has, for each existing queue, its measure and the scales
+    computed from the measure. ``below`` has the amounts that limit the queues below an existing queue. ``is_bound`` says that
+    the limiters of existing queues have the bounds of their present specifications, as long as the partition has no deserved
+    shares. ``is_reordered`` is set if the event changes how an existing queue sorts. ``removed`` gets the queues that the event
+    removes. For a new partition, ``is_applied`` says that the specification is in force in the partition, so that the event only
+    adds the partition.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Prepared:
         self.made: dict[int, Queue] = {}
 
     def make(self) -> Iterator[None]:
-        """Make all prepared objects in pieces. After each piece the caller may do other work, even if that work changes the state."""
+        """Make all prepared objects in pieces. Between two pieces, the caller may do other work, and this work may change the state."""
         yield from self._compare()
         yield from self._learn_types()
         yield from self._make_queues()
@@ -120,7 +120,7 @@ class Prepared:
         return [*map(self.partition.queues.get, self.paths)] == self.present
 
     def take_all(self) -> set[Queue]:
-        """Return all queues that were made, which the caller then adds. Call this function only if `fits` and `has_queues` are true."""
+        """Return all queues that were made. The caller must add them to the tree. Call this function only if `fits` and `has_queues` are true."""
         self.used, self.made = set(self.made.values()), {}
         return self.used
 
@@ -232,7 +232,7 @@ class Prepared:
 
 
 def _alike(before: QueueSpec, spec: QueueSpec) -> QueueSpec | None:
-    """Return the present specification of a queue if `Queue.configure` would only replace this specification.
+    """Return ``before``, a queue's present specification, if `Queue.configure` with ``spec`` would only replace the specification of the queue.
 
     Otherwise return None.
     """

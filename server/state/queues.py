@@ -37,8 +37,8 @@ class Queue:
       waiting firm asks without a pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
     - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in the queue or below it is known
       to be placeable. ``best`` is the highest priority of the placeable asks, as seen inside the queue. ``priority`` is this
-      priority as the parent sees it. ``best`` and ``priority`` may be too high for a while, and are corrected when the queue
-      comes to the top of the heap. ``best`` and ``priority`` are never too low (design 6.4).
+      priority as the parent sees it. Both ``best`` and ``priority`` may be too high until the queue comes to the top of the
+      heap, where they are corrected. They are never too low (design 6.4).
     - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has the
       amounts by which the queue's own usage is divided. The two differ only if shares are in proportion to weights (W5).
       ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
@@ -156,7 +156,7 @@ class Queue:
         self.basis_scales = self.measure_scales if basis is None else scales(basis)
 
     def untie(self) -> None:
-        """Cut the references from a removed queue to itself, so that no garbage collection is needed to free it (`rpc/garbage`)."""
+        """Remove the references of a removed queue to itself, so that no garbage collection is needed to free it (`rpc/garbage`)."""
         self.climb = ()
         self.heap.clear()
         self.limiter = self.firm = None

@@ -95,7 +95,7 @@ def _is_lowered(before: Limit | None, after: Limit) -> bool:
 
 
 def over(partition: Partition, queue: Queue, spec: QueueSpec | None = None) -> tuple[str, ...]:
-    """Return the types of which the queue uses more than its max. If ``spec`` is given, its max is used instead.
+    """Return the types of which the queue uses more than its max. If ``spec`` is given, the max of ``spec`` is used instead of the max in force.
 
     Releasing victims are not counted (Q3, Q9).
     """
@@ -251,11 +251,11 @@ def is_running(partition: Partition, path: str) -> bool:
 def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[str] = ()) -> bool:
     """Return whether the evictions that are already ordered bring a queue to its max without a new run (Q5).
 
-    The result is True while a run of the queue is open. Without an open run, the result is True under two conditions. First, the
-    max of the queue is enforced. Second, the queue has no timer, or ``shrinking`` contains the queue or a queue below it. The
-    evictions that a run ordered continue, whatever the timer of the queue does. Configuration changes neither stop nor restart a
-    run. ``shrinking`` contains the queues whose usage the runs reduce. After a restart, ``shrinking`` may contain a queue below
-    the queue that had the run.
+    The result is True while a run of the queue is open. Without an open run, the result is True only if the max of the queue is
+    enforced, and either the queue has no timer, or ``shrinking`` contains the queue or a queue below it. The evictions that a
+    run ordered continue, whatever the timer of the queue does. Configuration changes neither stop nor restart a run.
+    ``shrinking`` contains the queues whose usage the runs reduce. After a restart, ``shrinking`` may contain a queue below the
+    queue that had the run.
     """
     if is_running(partition, queue.path):
         return True
@@ -268,7 +268,7 @@ def is_left_to_victims(partition: Partition, queue: Queue, shrinking: Iterable[s
 
 
 class WhyNot(enum.StrEnum):
-    """The reason why nothing enforces the max of a queue that exceeds it."""
+    """The reason why no quota run enforces the max of a queue whose usage exceeds that max."""
 
     SWITCHED_OFF = "quotapreemptionenabled is not true in this partition"
     DYNAMIC = "a dynamic queue has no timer of its own"
@@ -277,7 +277,7 @@ class WhyNot(enum.StrEnum):
 
 
 def why_not(partition: Partition, queue: Queue) -> WhyNot | None:
-    """Return why nothing enforces the max of a queue.
+    """Return why no quota run enforces the max of a queue.
 
     Return None if the usage is within the max, if a timer is set, or if a run is open.
     """

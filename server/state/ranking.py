@@ -152,7 +152,7 @@ def leave_empty(application: Application) -> None:
 
 
 def _count(queue: Queue, child: Child, priority: int | None) -> None:
-    """Update, for a queue whose heap does not sort by priority first, how many of its children have each priority."""
+    """Update the number of a queue's children with each priority. These numbers are kept only if the queue's heap does not sort by priority first."""
     counts = queue.child_priorities
     if child.entry is not None:
         counts[child.priority] -= 1

@@ -34,9 +34,9 @@ def are_alike(one: PreemptionSettings, other: PreemptionSettings) -> bool:
 
 
 def is_due(partition: Partition, settings: PreemptionSettings) -> bool:
-    """Return whether asks have to get their classes before settings come into force.
+    """Return whether asks have to get their classes before these settings come into force.
 
-    The settings then come into force in little time.
+    When all asks have their classes, the settings can come into force in little time.
 
     The result is True if the settings add classes.
     """
@@ -68,7 +68,7 @@ def advance(partition: Partition, settings: PreemptionSettings) -> None:
 
 
 def _keep_told(partition: Partition, ask: Ask, before: Group, after: Group) -> None:
-    """Record that the shim knows why an ask that joined another group waits.
+    """Record, for an ask that moved from group ``before`` to group ``after``, that its reason for waiting was sent to the shim.
 
     The reason is still valid, because the limits have not changed.
     """

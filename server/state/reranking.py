@@ -1,7 +1,7 @@
 """The rebuilding of measures, shares, heaps and parked groups, after a configuration or a change of the partition's total.
 
-The result is exact: it depends on the present state alone, and not on the changes that led to this state. The rebuilding is
-done in parts (`model/parts`).
+The result depends only on the present state, and not on the changes that led to this state. The rebuilding is done in parts
+(`model/parts`).
 """
 
 import heapq
@@ -112,8 +112,8 @@ def _measure_all(partition: Partition) -> Parts[None]:
 def measure_prepared(partition: Partition, prepared: Prepared) -> Parts[list[Queue]]:
     """Set measures and shares as `_measure_all` does, but use the prepared measures. Return the queues whose measure changed.
 
-    If the measure of a queue does not change, the share of the queue is exact already. Only the share of the root is not exact
-    between two rebuildings.
+    If the measure of a queue does not change, the share of the queue is up to date already. The root is an exception: its share
+    is up to date only directly after a rebuilding.
     """
     used, measures = prepared.used, prepared.measures
     below = dict(prepared.below)
@@ -194,8 +194,8 @@ def still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]
     """Return the classes that a limiter still blocks with certainty, each with an empty list of groups (design 6.16).
 
     There are such classes only if the queue is a leaf without gangs, because gangs are tried as a whole. The limiter must be the
-    first limit that asks of the class have to pass. The shim must know why the groups of the class wait. `fill_heap` parks the
-    groups of these classes.
+    first limit that asks of the class have to pass. The limit must be the reason for waiting that was last sent to the shim for
+    all groups of the class. `fill_heap` parks the groups of these classes.
     """
     if queue.children:
         return {}
@@ -219,7 +219,7 @@ def stays_blocked(limiter: Limiter, ask_class: AskClass) -> bool:
 def _told(
     queue: Queue, code: Code, classes: dict[AskClass, list[Group]]
 ) -> dict[AskClass, list[Group]]:
-    """Return the classes for which the shim knows this code as the reason of all waiting groups.
+    """Return those classes in ``classes`` for all of whose groups in this queue ``code`` is the reason for waiting that was last sent to the shim.
 
     Return no classes if the queue has gangs.
     """

@@ -1,7 +1,7 @@
 """The fast path of `reranking` after a configuration that changes shares and limits, but not the sort policies of queues.
 
-Such a configuration leaves the heaps valid. Shares change only for queues whose measure changed. Groups are unparked only if the
-new limits no longer block them. Afterwards the order, the parked groups and the shares are the same as after
+Such a configuration leaves the heaps valid. Shares change only for queues whose measure changed. Groups are unparked unless the
+new limits certainly still block them. Afterwards the order, the parked groups and the shares are the same as after
 `reranking.rebuild_in_parts`. As at any other time, an entry may have a priority that is too high.
 """
 
@@ -95,7 +95,8 @@ def _opened(queue: Queue, limiter: Limiter, blocked: dict[AskClass, list[Group]]
 
     Park all groups of the classes that are still blocked.
 
-    Usually a limiter blocks one class, and one group of this class waits. To save time, the function makes no table then.
+    Usually a limiter blocks one class, and one group of this class waits. In this usual case, the function makes no table, to
+    save time.
     """
     if len(blocked) == 1 == len(queue.applications) and not queue.children:
         (ask_class,), (application,) = blocked, queue.applications.values()

@@ -24,8 +24,8 @@ class Resumption:
     """The objects that a manager has not reported again, and the work that waits for the end of the manager's sync.
 
     - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` have the objects that were not reported again yet.
-      During the sync, an object in these tables may be removed, and another object may get its name. Therefore `still_there`
-      checks that the name still belongs to the same object.
+      During the sync, an object in these tables may be removed, and a new object may get the name of the removed object.
+      Therefore `still_there` checks that a name still belongs to the object in the table.
     - ``announced`` has the nodes that were reported as draining, until the manager drains or enables them.
     - ``unseen`` has the allocations that the manager reported as waiting asks, because the manager did not receive the
       placements.

@@ -1,7 +1,8 @@
 """The state of the round loop between ticks: where the loop stopped, and which asks need no further check (design 6.2).
 
-Most of this state only saves work: if it is lost, the decisions stay the same. Two parts of the state delay the next rounds: the
-start of the last round of claims, and the releases of earlier rounds (P1, P5). After a restart of the core, both parts are lost.
+Most of this state only saves work: if it is lost, the decisions stay the same. Two parts of the state are exceptions, because
+they delay the next rounds: the start of the last round of claims, and the releases of earlier rounds (P1, P5). After a restart
+of the core, both parts are lost.
 """
 
 from collections import Counter
@@ -39,7 +40,7 @@ class ReservationSearch:
 
     ``mark`` has the counters of the state when the search began. ``groups`` has the groups that are not searched yet. ``found``
     has the first asks that may reserve and that the round has not tried yet, in order. ``due_ms`` is the next instant at which
-    another ask may reserve. ``cut`` says that the search found more asks than ``found`` keeps.
+    another ask may reserve. ``cut`` says that the search found more asks than ``found`` can hold.
     """
 
     mark: tuple[int, ...]
@@ -123,8 +124,8 @@ class Round:
       ``reserved_told`` has each group whose last reason names a reservation, with the id of the reservation and the instant.
     - ``observed`` has the plan that was last shown for each subject, in a partition that only observes (P8). The subject of a
       plan is its first preemptor, or the queue whose usage the plan reduces.
-    - ``cycles`` is the number of scheduling cycles in which placement ended within its budget. A waiting ask has missed each of
-      these cycles since its arrival (P2).
+    - ``cycles`` is the number of scheduling cycles in which placement ended within its budget. A waiting ask has missed each
+      cycle that was counted since it began to wait (P2).
     - ``seen`` has the values of two counters of the state at the beginning of the last round: one for freed capacity, and one
       for nodes. ``open`` says that the round continues in the next tick, because its step budget ended, a plan or takeover was
       made, or a search is not over. ``masked`` has the policy and the key of each ask that was refused since the round began.
@@ -136,13 +137,13 @@ class Round:
       These numbers are valid while ``unsuited_seen`` stays the same: `NodeIndex.entered` and the ids of the reservations.
     - ``reservation_search`` is the latest search for asks that may reserve. ``claim_search`` is the latest search for asks that
       may claim. ``group_search`` is the latest search for asks that may replace other pods or count as gangs. Each of these
-      three fields is None if there is no such search.
+      three fields is None if no search of its kind was begun.
     - ``ordered`` is the number of times that capacity was pledged or the eviction of pods was ordered.
     - ``is_put_off`` says that a configuration has just changed so many queues that ticks only place asks. Once a tick has placed
       all asks that fit, the next ticks make plans again, for one partition after the other (design 6.16).
     - ``looked`` is the value of `Partition.relief` at the last check of open decisions for marked victims that are no longer
       needed (J11).
-    - ``tries`` is the planners' record of the asks that they refused.
+    - ``tries`` is the record of the asks that planning refused.
     """
 
     __slots__ = (

@@ -30,7 +30,7 @@ def total(partition: Partition) -> FrozenAmounts:
 def whole(partition: Partition) -> FrozenAmounts:
     """Return the result of `total` plus the amounts of drained nodes (W3).
 
-    Pods that run on drained nodes need no other capacity.
+    The amounts of drained nodes are included because pods on drained nodes keep running there.
     """
     return _without_ports(partition, _whole(partition))
 
@@ -48,9 +48,8 @@ def _without_ports(partition: Partition, sums: Amounts) -> FrozenAmounts:
 def is_too_much_used(partition: Partition) -> bool:
     """Return whether usage exceeds capacity in some type.
 
-    Usage exceeds capacity after a race between placements and reports, or if nodes became smaller (W3).
-
-    The usage of releasing victims does not count. The capacity is the result of `whole`.
+    Usage can exceed capacity after a race between placements and reports, or if nodes became smaller (W3). The usage of victims
+    that are being released does not count. The compared capacity is the result of `whole`.
     """
     root = partition.root
     lines = zip(root.usage, root.releasing, whole(partition), strict=True)

@@ -29,7 +29,10 @@ class Deficit(NamedTuple):
 
 
 class Strikes(NamedTuple):
-    """The claims of a pair without an external cause: their number, and the instant of the last claim."""
+    """The strikes of a pair of preemptor and victim: their number, and the instant of the last strike.
+
+    A strike is a claim that no external event explains.
+    """
 
     number: int
     last_ms: int
@@ -39,7 +42,8 @@ class ThrashingTables:
     """The tables of the thrashing monitor.
 
     ``deficits`` has the deficits by queue and type. ``taken`` has, for each pair within one queue, the instant of the last
-    replacement (I2). ``total`` is the number of times that a pair was frozen.
+    replacement (I2). ``strikes`` and ``frozen`` have the strikes and the freezes by pair. ``total`` is the number of times that
+    a pair was frozen.
     """
 
     __slots__ = ("deficits", "frozen", "strikes", "taken", "total")

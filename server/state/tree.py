@@ -368,7 +368,7 @@ def _set_limit(queue: Queue, most: Amounts | None) -> None:
 
 
 def _set_firm(queue: Queue, most: Amounts | None, made: Limiter | None = None) -> None:
-    """Bound the firm usage of a queue as `_set_limit` bounds its usage.
+    """Bound the firm usage of a queue by the given amounts, as `_set_limit` bounds the usage of a queue.
 
     A queue without a limiter of firm usage gets the limiter ``made``.
     """
@@ -421,7 +421,7 @@ def limit_queue(partition: Partition, queue: Queue) -> None:
 
 
 def _make_limiter(partition: Partition, queue: Queue) -> None:
-    """Give a queue new limiters, which block no class."""
+    """Give a queue new limiters, which do not block any class yet."""
     queue.limiter = queue.firm = None
     _bind(partition, queue, is_classed=has_classes(partition.spec.preemption))
 
@@ -569,7 +569,7 @@ def _remove_path(
 
 
 def _forget_paths(partition: Partition, removed: list[str]) -> None:
-    """Remove removed queues from the totals of lost work and from the thrashing monitor."""
+    """Remove the entries of removed queues from the totals of lost work and from the thrashing monitor."""
     if removed:
         partition.lost.by_queue.forget(removed)
         partition.lost.by_owner.forget(removed)

@@ -9,20 +9,23 @@ if TYPE_CHECKING:
     from server.state.equivalence import AskClass
 
 NOT_WANTED: Final = -(1 << 63)
-"""The entry in the array for a type that the class does not request. The entry fits even a node whose free amount is negative."""
-GAPS_MIN: Final = 64
-"""The number of gaps above which a table that has to grow is rebuilt without gaps.
+"""The number in the array for a type that the class does not request.
 
-The table is rebuilt without gaps only if it also has more gaps than classes.
+The number is so low that it is at most every free amount, even a negative free amount.
+"""
+GAPS_MIN: Final = 64
+"""The number of empty rows of removed classes above which a table that has to grow is rebuilt without these rows.
+
+The table must have more empty rows than classes, too.
 """
 
 
 class Unschedulable:
     """The classes that no node can take now, in the order in which they were added.
 
-    There may be many such classes, so that testing each of them whenever a pod ends would be slow. Therefore `within` compares
-    all demands with the free capacity at once. Each class has a row. The row of a removed class stays empty. ``requiring`` has
-    the classes whose asks require one node by name.
+    There may be so many unschedulable classes that testing each of them whenever a pod ends would be slow. Therefore `within`
+    compares all demands with the free capacity at once. Each class has a row. The row of a removed class stays empty.
+    ``requiring`` has the classes whose asks require one node by name.
     """
 
     __slots__ = ("_classes", "_demands", "_rows", "_used", "requiring")
@@ -47,7 +50,7 @@ class Unschedulable:
         return len(self._rows)
 
     def add(self, ask_class: "AskClass") -> None:
-        """Add a class as the last one."""
+        """Add a class at the end of the order."""
         row = len(self._classes)
         widest = max([at for at, _ in ask_class.node_demand], default=-1)
         if row >= len(self._used) or widest >= len(self._demands):
@@ -69,10 +72,7 @@ class Unschedulable:
             self.requiring.pop(ask_class, None)
 
     def within(self, most: Sequence[int], also: "Iterable[AskClass]" = ()) -> "list[AskClass]":
-        """Return the classes whose demand is at most ``most`` in every type.
-
-        Also return the classes in ``also`` that the table has.
-        """
+        """Return the classes of the table whose demand is at most ``most`` in every type, and those classes in ``also`` that are in the table."""
         count = len(self._classes)
         found = self._used[:count].copy()
         for at, demands in enumerate(self._demands):

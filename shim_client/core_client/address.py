@@ -24,11 +24,11 @@ QUICK_OPTIONS = (
     ("grpc.http2.ping_timeout_ms", 700),
     ("grpc.http2.max_pings_without_data", 0),
 )
-"""The options of a channel to one of several cores. The channel sends a ping each second, and ends if the core does not answer in time.
+"""The options of a channel to one of several cores.
 
-The ping timeout ends the connection. Without the ping timeout, gRPC 1.85 waits a minute, whatever the keepalive
-timeout is. In the core, a thread of gRPC answers pings, so that a core that is busy with a long decision still
-answers.
+The channel sends pings, and the connection ends if the core does not answer a ping in time. The option of the ping
+timeout is what ends the connection. Without this option, gRPC 1.85 waits a minute, whatever the keepalive timeout is.
+In the core, a thread of gRPC answers pings, so that a core that is busy with a long decision still answers.
 """
 
 Secrets = tuple[grpc.ChannelCredentials | None, str]
@@ -43,7 +43,10 @@ class CoreAddress:
     credentials: grpc.ChannelCredentials | None = None
     token: str = field(default="", repr=False)
     renew: Callable[[], Secrets] | None = field(default=None, repr=False, compare=False)
-    """The function that returns the credentials and the token that are valid now; the same objects if nothing has changed."""
+    """A function that returns the credentials and the token that are valid now.
+
+    If nothing has changed, the function returns the objects of its last call.
+    """
 
     def renewed(self) -> CoreAddress:
         """Return the address with the credentials that are valid now, or this object if nothing has changed."""
@@ -55,7 +58,10 @@ class CoreAddress:
         return replace(self, credentials=credentials, token=token)
 
     def channel(self, *, quick: bool = False) -> Channel:
-        """Return a channel, which connects when it is used. A `quick` channel notices within a second that the core is gone."""
+        """Return a channel to the core, which connects when it is first used.
+
+        A `quick` channel notices within a second that the core is gone.
+        """
         options = QUICK_OPTIONS if quick else CHANNEL_OPTIONS
         if self.credentials is None:
             return grpc.aio.insecure_channel(self.target, options=options)

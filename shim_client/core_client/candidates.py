@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from si.v1.si_pb2_grpc import SchedulerAsyncStub
 
 HEALTH_SECONDS_MAX = 1.0
-"""Longest wait, in seconds, for the answer to a health check of one of several cores."""
+"""Longest wait, in seconds, for the answer to a health check, if the shim has several cores."""
 SERVICE = "si.v1.Scheduler"
 LEADER = "leader"
-"""The service name in a core's health service whose status is SERVING while the core leads."""
+"""The service name whose status in a core's health service is SERVING while the core leads."""
 PROCESS = "process."
-"""The prefix of the service name in a core's health service that names the core's process. The name of the process follows."""
+"""The beginning of the service name that stands for one process in a core's health service.
+
+The name of the process follows.
+"""
 
 _UNKNOWN = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
 """Status codes of the answer when a core has no health service, or when its health service does not know the service name."""
@@ -63,7 +66,7 @@ class Core:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     async def renew(self) -> None:
-        """Make another channel if the credentials were replaced since the present channel was made."""
+        """Replace the channel by a new channel if the credentials have changed since the present channel was made."""
         address = self.address.renewed()
         if address is not self.address:
             self.address = address
@@ -76,7 +79,7 @@ class Core:
 
     @property
     def stub(self) -> SchedulerAsyncStub:
-        """The caller of the core's methods."""
+        """The gRPC stub by which the core's methods are called."""
         return SchedulerStub(self.channel)
 
 
@@ -98,9 +101,10 @@ async def leaders_first(cores: Sequence[Core]) -> list[Core]:
 
 
 async def successor_first(cores: Sequence[Core], process: str) -> list[Core]:
-    """Return the core whose process has this name, then all other cores in the order of the list.
+    """Return the cores of a list in another order: first the core whose process has this name, then all other cores.
 
-    When the core with this name has answered, do not wait for the answers of the other cores.
+    The other cores keep their order. When the core with this name has answered, do not wait for the answers of the
+    other cores.
     """
     asked = {asyncio.create_task(_has(core, f"{PROCESS}{process}")): core for core in cores}
     waiting, found = set(asked), list[Core]()

@@ -1,8 +1,8 @@
 """The transport of the queue configuration to the core.
 
-The newest text is sent once in each session, and after each change. The request names the resource manager, so that
-the core recognises a text that this manager has sent before. The core does not apply a text again that it has
-received before, because that would undo a later `evenhand config apply`.
+The newest text is sent once in each session, and after each change. The request names the resource manager, so that the
+core recognises a text that this manager has sent before. The core does not apply such a text again, because a second
+application would undo a later `evenhand config apply`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REFUSED = frozenset(
         grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
-"""Status codes that a retry would get again."""
+"""Status codes of failures that a retry would repeat."""
 
 
 class ConfigurationPost:
@@ -51,7 +51,7 @@ class ConfigurationPost:
         self._changed.set()
 
     def repeat(self) -> None:
-        """Let `follow` send the text again, because it may not have arrived."""
+        """Let `follow` send the text again, because the text may not have arrived."""
         self._changed.set()
 
     async def deliver(self, channel: Channel, sink: Sink) -> None:
@@ -87,7 +87,7 @@ class ConfigurationPost:
 
 
 def _line(problem: config_pb2.ConfigProblem) -> str:
-    """Return a problem as one line: its place, what is wrong, and the consequence."""
+    """Return a problem as one line: its place in the configuration, what is wrong, and the consequence."""
     place = ": ".join(
         part for part in (f"line {problem.line}" if problem.line else "", problem.path) if part
     )

@@ -43,10 +43,7 @@ from shim_client.messages import ConfigurationAnswer, ConfigurationReport, Decis
 from si.v1 import si_pb2
 
 REGISTER_SECONDS_MAX = 20.0
-"""Longest wait, in seconds, for the answer to one registration.
-
-The time until a core answers at all is included.
-"""
+"""Longest wait, in seconds, for the answer to one registration, including the time until the core can be reached."""
 PAUSE_SECONDS_FIRST = 0.1
 PAUSE_SECONDS_MAX = 5.0
 PAUSE_SECONDS_MAX_OF_SEVERAL = 0.5
@@ -60,13 +57,14 @@ RESUME_ROUNDS_MAX = 5
 
 RENEWAL_PAUSE_SECONDS = 5.0
 RENEWAL_ATTEMPTS_MAX = 60
-"""How often a shim that a core accepted before registers again, if the core does not know its token or certificate any more.
+"""Maximum number of further registrations after a core no longer knows the token or certificate of a shim.
 
-The new file may reach the shim minutes after the core: a kubelet renews the files of a Secret about once a minute.
+The core must have accepted this shim before. The core may read a new Secret minutes before the shim does, because a
+kubelet renews the files of a Secret about once a minute.
 """
 
 TABLE_KEY = "evenhand-table-revision"
-"""The name of the revision of a group of cores in the metadata of registrations (design 7.6)."""
+"""The key in the metadata of registrations under which the revision of a group of cores is sent (design 7.6)."""
 _PASSING = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -89,12 +87,12 @@ class Registration:
     instance: str = ""
     """Name of this process, which stays the same after a restart.
 
-    Of several processes of one shim the core accepts the newest.
+    If several processes of one shim register, the core accepts the newest process.
     """
     forget: bool = False
-    """Whether the core removes the objects that the shim reported before, instead of comparing them with the new reports.
+    """Whether the core removes the objects that the shim reported before.
 
-    This holds for the first session only.
+    Otherwise the core compares these objects with the new reports. This setting applies to the first session only.
     """
     table_revision: int = 0
     """The revision of the group of cores in the table of cores; 0 without such a table (design 7.6)."""
@@ -139,13 +137,14 @@ class Listener(Protocol):
         ...
 
     async def skipped(self, core: str, why: str) -> None:
-        """Note that one of several cores does not accept this shim now. The next core is tried."""
+        """Note that one of several cores does not accept this shim now, so that the shim tries the next core."""
         ...
 
     async def refused(self, why: str, *, is_unknown: bool) -> None:
-        """Note that cores refuse this shim, and no other core answers: a person has to act, while the connection retries.
+        """Note that cores refuse this shim and that no other core answers.
 
-        With `is_unknown`, a core does not know the token or certificate of this shim.
+        A person has to act; the connection retries meanwhile. `is_unknown` says whether a core does not know the token
+        or certificate of this shim.
         """
         ...
 
@@ -178,11 +177,14 @@ class _Ended:
     successor: str = ""
     """The process name of the core to which the last core handed over its state; "" if the last core named none."""
     is_own_end: bool = False
-    """Whether this shim ended the session itself, so that the next one is with the same core."""
+    """Whether this shim ended the session itself. The next session is then with the same core."""
 
 
 class Connection:
-    """A session with the core that is renewed when it is lost. Without `wait`, `run` fails when no core answers its first attempt."""
+    """A session with the core that begins again when it is lost.
+
+    Without `wait`, `run` fails if no core answers the first attempt.
+    """
 
     def __init__(
         self,
@@ -193,7 +195,7 @@ class Connection:
         wait: bool = True,
         session_name: Callable[[], str] = str,
     ) -> None:
-        """Make a connection to one of the cores. The credentials of the first core are used for all of them.
+        """Make a connection to one of the cores. The credentials of the first core are used for all cores.
 
         `session_name` returns a name that no session had before, or "" for a session that no other core can continue.
         `session_name` is not called if there is only one core.
@@ -209,9 +211,9 @@ class Connection:
         self._broken = ""
         """The reason why the last session broke off, as long as another core may resume that session; otherwise empty."""
         self._rounds = 0
-        """The number of rounds through the cores since the session broke off."""
+        """The number of times that the shim has tried all cores since the session broke off."""
         self._renewals_left = 0
-        """How often this shim may still register with credentials that a core refuses.
+        """The remaining number of registrations with credentials that a core refuses.
 
         The number is 0 before a core has accepted the shim.
         """
@@ -228,7 +230,10 @@ class Connection:
         return self._registration.table_revision
 
     def send(self, reports: Iterable[Report]) -> None:
-        """Send reports to the core. If there is no session, reports are dropped, but the newest configuration is kept and sent later."""
+        """Send reports to the core.
+
+        If there is no session, drop the reports, but keep the newest configuration to send it later.
+        """
         state = []
         for report in reports:
             if isinstance(report, ConfigurationReport):
@@ -243,7 +248,7 @@ class Connection:
 
         The next registration carries the given revision of the table of cores, unless the revision is 0.
 
-        A session that broke off is not continued either, and a registration in flight begins again.
+        A session that broke off is not continued at another core, and a registration in flight is repeated.
         """
         self._tables += 1
         if revision:
@@ -252,10 +257,11 @@ class Connection:
             self._session.end("a partition moves from or to these cores")
 
     async def run(self, listener: Listener, epoch: int = 0) -> None:
-        """Hold sessions until cancelled. `epoch` is sent with each registration; it is 0 for a shim without election (design 7.2).
+        """Hold sessions until cancelled.
 
-        Errors: CoreRefusedError, NoCoreError, SupersededError, EpochOldError, PartitionsMovedError. CallerUnknownError is raised
-        only for a shim that no core accepted yet, or that waited in vain for new credentials.
+        `epoch` is sent with each registration; it is 0 for a shim without election (design 7.2). Errors:
+        CoreRefusedError, NoCoreError, SupersededError, EpochOldError, PartitionsMovedError. CallerUnknownError is
+        raised only if no core has accepted the shim yet, or if the shim waited in vain for new credentials.
         """
         self._epoch = epoch
         pause = PAUSE_SECONDS_FIRST
@@ -278,9 +284,10 @@ class Connection:
                     await self._sleep(pause)
 
     async def _one_round_or_renewal(self, cores: list[Core], listener: Listener) -> _Ended:
-        """Do `_one_round`. If a core no longer knows the credentials of this shim, wait: the next round reads their files again.
+        """Do `_one_round`.
 
-        Raise CallerUnknownError if no core accepted this shim before, or if there were no better credentials for some minutes.
+        If a core no longer knows the credentials of this shim, wait, so that the next round reads new files. Raise
+        CallerUnknownError if no core has accepted this shim before, or if all credentials of some minutes were refused.
         """
         while True:
             try:
@@ -298,7 +305,7 @@ class Connection:
     async def _one_round(self, cores: list[Core], listener: Listener) -> _Ended:
         """Hold one session with the first core that accepts the shim, and return how it ended.
 
-        A core whose session was lost becomes the last one of the list.
+        A core whose session was lost becomes the last core of the list.
         """
         for core in cores:
             await core.renew()
@@ -332,7 +339,10 @@ class Connection:
         return session if session is not None and session.may_resume else None
 
     async def _attempt(self, core: Core, listener: Listener) -> _Ended:
-        """Hold a session with one of several cores if it serves. Errors: EpochOldError, PartitionsMovedError, SupersededError."""
+        """Hold a session with one of several cores if this core serves.
+
+        Errors: EpochOldError, PartitionsMovedError, SupersededError.
+        """
         try:
             await self._look_after(core)
             return await self._one_session(core, listener)
@@ -344,10 +354,11 @@ class Connection:
             return _Ended(str(error), error=error)
 
     def _end_if_hopeless(self, failed: list[_Ended]) -> None:
-        """Raise an error if every core refuses the shim, or if a core does not answer and the shim does not wait for cores.
+        """Raise an error if every core refuses the shim.
 
-        If all cores refuse the shim, raise the first CallerUnknownError, because the shim may then wait for new
-        credentials. Without a CallerUnknownError, raise the first refusal.
+        Also raise an error if a core does not answer and the shim does not wait. If all cores refuse the shim, raise
+        the first CallerUnknownError, because the shim may then wait for new credentials. Without a CallerUnknownError,
+        raise the first refusal.
         """
         errors = [one.error for one in failed]
         if all(isinstance(one, CoreRefusedError) for one in errors):
@@ -374,7 +385,7 @@ class Connection:
             raise SessionLostError(f"{where} says that it does not serve now")
 
     async def _one_session(self, core: Core, listener: Listener) -> _Ended:
-        """Run one session, or continue one that broke off; return how it ended."""
+        """Run one session, or continue the session that broke off; return how this session ended."""
         tables = self._tables
         try:
             session = await self._introduce(core, listener)
@@ -391,7 +402,7 @@ class Connection:
         return self._break_off(session, "the session ended")
 
     def _break_off(self, session: Session, why: str) -> _Ended:
-        """Return how a session ended. Keep the session if another core may continue it."""
+        """Return how a session ended. Store the session if another core may continue it."""
         may_resume = session.may_resume
         self._session = session if may_resume else None
         self._broken, self._rounds = why if may_resume else "", 0
@@ -412,7 +423,7 @@ class Connection:
         await listener.lost(why)
 
     async def _give_up(self, listener: Listener, why: str) -> None:
-        """Tell the listener that the session that broke off is lost, if there is one."""
+        """If a session broke off, tell the listener that this session is lost."""
         if self._broken:
             await self._lose(listener, f"{self._broken}; {why}")
 
@@ -439,7 +450,7 @@ class Connection:
                 job.result()
 
     def _heard_by(self, listener: Listener) -> Sink:
-        """Return a function that receives the core's answers to configurations.
+        """Return the function that receives the core's answers to configurations.
 
         If a configuration came into force, later registrations send it. A core that restarts without a state therefore
         does not begin with an older configuration.
@@ -541,7 +552,10 @@ def _first_refusal(failed: Iterable[_Ended]) -> CoreRefusedError | None:
 
 
 async def _report_refusal(failed: Iterable[_Ended], listener: Listener) -> None:
-    """Tell the listener of a core that refuses this shim, if there is one. No core has accepted the shim in this round."""
+    """Tell the listener of the core that refuses this shim, if a core refused.
+
+    No core has accepted the shim in this round.
+    """
     if (refusal := _first_refusal(failed)) is not None:
         is_unknown = isinstance(refusal, CallerUnknownError)
         await listener.refused(str(refusal), is_unknown=is_unknown)

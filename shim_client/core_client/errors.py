@@ -1,4 +1,4 @@
-"""The errors of a connection to the core: a refusal, or no answer."""
+"""The errors of a connection to the core: a core refused the shim, or no core answered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ class CoreRefusedError(Exception):
 
 
 class CallerUnknownError(CoreRefusedError):
-    """A core that does not know the token or certificate of this shim. The shim may not have the new one yet."""
+    """A core that does not know the token or certificate of this shim.
+
+    The shim may not have its new token or certificate yet.
+    """
 
 
 class EpochOldError(CoreRefusedError):

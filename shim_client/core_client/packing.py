@@ -1,7 +1,8 @@
-"""The packing of reports into few messages, because a message costs about 90 us whatever its size (design 1.2).
+"""The packing of reports into few messages. Each message costs about 90 microseconds, whatever its size (design 1.2).
 
-A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. Reports about one object keep their order. If
-the key of an object would occur in two lists of one message, a new message begins.
+A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. Reports about one object keep their order.
+The order of two lists in one message is lost; for this reason a new message begins if the key of an object would occur
+in two lists of one message.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class _Load:
 
     size: int = 0
     lists: dict[str, str] = field(default_factory=dict)
-    """The list of the message that contains each key."""
+    """By key, the list of the message that contains the key."""
     count: int = 0
 
     def takes(self, key: str, into: str, size: int) -> bool:
@@ -108,7 +109,7 @@ def _application_message(report: ApplicationNews) -> tuple[str, _ApplicationMess
 def node_requests(news: Iterable[NodeNews], rm_id: str) -> Iterator[si_pb2.NodeRequest]:
     """Yield the messages of the node stream.
 
-    The report that ends a sync is the last one of its message.
+    The report that ends a sync is the last report of its message.
     """
     request, load = si_pb2.NodeRequest(rmID=rm_id), _Load()
     for report in news:

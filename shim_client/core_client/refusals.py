@@ -16,9 +16,9 @@ from grpc_status import rpc_status
 EPOCH_OLD: Final = "EPOCH_OLD"
 OTHER_TABLE: Final = "OTHER_TABLE"
 _DETAILS: Final = "grpc-status-details-bin"
-"""The metadata in which a status travels with its details."""
+"""The key in the metadata of a call under which a status is sent with its details."""
 ANOTHER_LEADS: Final = frozenset({"FOLLOWER_BEHIND", "NOT_LEADER"})
-"""Reasons of a core that accepts no registration now, because it follows another core.
+"""Reasons with which a core refuses every registration now, because it follows another core.
 
 The refusing core may accept this shim later.
 """
@@ -28,17 +28,20 @@ class Move(NamedTuple):
     """A move of a partition from one group of cores to another, as reported by a core of one of these two groups (design 7.9)."""
 
     revision: int
-    """The revision that the reporting core's group has since the move."""
+    """The revision of the reporting core's group since the move."""
     partition: str
     group: str
     """The group that owns the partition since the move."""
     group_revision: int
-    """The revision that the new owner, `group`, has since the move."""
+    """The revision of the new owner `group` since the move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason of a refusal, with the facts about the refusal. Reason and facts are empty for a status without details."""
+    """The reason for which a core refused a call, with further facts.
+
+    Reason and facts are empty for a status without details.
+    """
 
     reason: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +59,7 @@ class Refusal:
 
     @property
     def moves(self) -> tuple[Move, ...]:
-        """The moves since the revision of this shim's table.
+        """The moves of partitions since the revision of this shim's table of cores.
 
         The tuple is empty if the core names no moves, or if the moves cannot be read.
         """
@@ -86,7 +89,7 @@ def refusal_of(error: AioRpcError) -> Refusal:
 
 
 def refusal_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> Refusal:
-    """Return the reason in the metadata with which a stream ended, or "" if the metadata have no reason."""
+    """Return the reason in the metadata with which a stream ended; the reason is empty if the metadata have none."""
     for key, value in metadata or ():
         if key == _DETAILS and isinstance(value, bytes):
             try:

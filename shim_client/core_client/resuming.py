@@ -22,7 +22,7 @@ from shim_client.messages import (
 from si.v1 import si_pb2
 
 KEPT_BYTES_MAX = 8 << 20
-"""Maximum size of the messages of one stream that are kept to be written again."""
+"""Maximum total size, in bytes, of the messages of one stream that are kept to be written again."""
 GREETING_SECONDS = 1.0
 """Seconds without a report after which the first message of a stream is sent empty."""
 
@@ -35,12 +35,12 @@ class Stream:
     def __init__(
         self, pack: Pack, greeting: Callable[..., Any], rm_id: str, kept_bytes_max: int
     ) -> None:
-        """Make a stream that keeps written messages up to this size, in bytes."""
+        """Make a stream that keeps at most `kept_bytes_max` bytes of messages to write them again."""
         self.waiting = Outbox()
         self.received = 0
         """The number of the last response that was processed."""
         self.is_whole = True
-        """Whether every received response was processed as a whole."""
+        """Whether every received response was processed to its end."""
         self._pack = pack
         self._greeting = greeting
         self._rm_id = rm_id
@@ -54,7 +54,7 @@ class Stream:
     async def next(self) -> Any:  # noqa: ANN401 - a message of the stream
         """Return the next message to write.
 
-        Wait until there is a report. The first message may be empty: it then only names the manager.
+        Wait until there is a report. The first message may be empty; an empty message only names the resource manager.
         """
         if not self._made and not await self.waiting.fills_within(GREETING_SECONDS):
             self.greet()
@@ -68,7 +68,7 @@ class Stream:
         return self._kept[self._written - self._made - 1][0]
 
     def greet(self) -> None:
-        """Add an empty message, which names the manager."""
+        """Add an empty message, which only names the resource manager."""
         self._add(self._greeting(rmID=self._rm_id))
 
     def _add(self, message: Any) -> None:  # noqa: ANN401 - a message of the stream
@@ -96,7 +96,10 @@ class Progress:
     """The progress of one session."""
 
     def __init__(self, name: str, rm_id: str) -> None:
-        """Make the progress of a session that begins. Without a name the session cannot be resumed, and keeps no messages."""
+        """Make the progress of a session that begins.
+
+        A session without a name cannot be resumed, and its messages are not kept.
+        """
         self.name = name
         most = KEPT_BYTES_MAX if name else 0
         self.nodes = Stream(packing.node_requests, si_pb2.NodeRequest, rm_id, most)
@@ -118,12 +121,15 @@ class Progress:
                 return self.allocations
 
     def is_whole(self) -> bool:
-        """Return whether the session can be resumed: each response was processed as a whole, and not too many reports wait."""
+        """Return whether the session can be resumed.
+
+        Each response must have been processed to its end, and not too many reports may wait.
+        """
         streams = (self.nodes, self.applications, self.allocations)
         return all(one.is_whole and not one.waiting.is_full() for one in streams)
 
     def offer(self) -> si_pb2.SessionResume:
-        """Return the offer to resume this session."""
+        """Return the part of a registration that offers to resume this session."""
         return si_pb2.SessionResume(
             sessionID=self.name,
             nodes=self.nodes.progress(),

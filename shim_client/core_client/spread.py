@@ -10,7 +10,7 @@ from shim_client.core_client.address import CoreAddress
 
 @dataclass(frozen=True, slots=True)
 class CoreGroup:
-    """A group of cores, of which the shim uses the first one that accepts it.
+    """A group of cores. The shim uses the first core of the group that accepts the shim.
 
     The first group of a list also decides for all partitions that no group names.
     """
@@ -19,11 +19,14 @@ class CoreGroup:
     addresses: tuple[CoreAddress, ...]
     partitions: tuple[str, ...] = ()
     revision: int = 0
-    """The revision of the group in the table. A core that has another revision of its group refuses the shim."""
+    """The revision of the group in the table of cores.
+
+    A core that has another revision of its group refuses the shim.
+    """
 
 
 Cores = CoreAddress | Sequence[CoreAddress | CoreGroup]
-"""One core, several cores of which one decides, or groups of cores."""
+"""One core, several cores of which one decides at a time, or groups of cores."""
 
 
 def groups_of(cores: Cores) -> list[CoreGroup]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Call = StreamStreamCall[Any, Any]
 
 EPOCH_KEY = "evenhand-epoch"
-"""The name of the epoch in the metadata of the streams."""
+"""The key in the metadata of the streams under which the epoch is sent."""
 
 Sink = Callable[[list[Decision]], Awaitable[None]]
 
@@ -45,7 +45,7 @@ class SessionLostError(Exception):
 class SupersededError(Exception):
     """The end of this shim's session, because a newer shim registered under its cluster id.
 
-    This shim stops.
+    The shim then stops.
     """
 
 
@@ -61,7 +61,10 @@ class Session:
         epoch: int = 0,
     ) -> None:
         self.progress = progress
-        """The progress of the session. Another Session object can continue from this progress, at another core."""
+        """The progress of the session.
+
+        A later Session object can continue the session from this progress at another core.
+        """
         self._sink = sink
         self._epoch = epoch
         if epoch:
@@ -73,7 +76,7 @@ class Session:
         )
         self._why_cancelled = ""
         self.is_over = False
-        """Whether this shim ended the session, so that no core is to continue it."""
+        """Whether this shim ended the session. No core may continue a session that the shim ended."""
         self.heard = False
         """Whether the core has sent a message in this session, which shows that the core accepted it."""
 
@@ -81,8 +84,8 @@ class Session:
     def may_resume(self) -> bool:
         """Whether a core may continue the session.
 
-        A core may continue a session if a core has accepted it under a name, the shim did not end it, and its
-        progress is whole.
+        Three conditions must hold: a core has accepted the session under a name, the shim did not end the session, and
+        its progress is whole.
         """
         is_known = bool(self.progress.name) and self.heard
         return is_known and not self.is_over and self.progress.is_whole()
@@ -102,7 +105,7 @@ class Session:
         self._cancel(why)
 
     def break_off(self) -> None:
-        """End the streams. A core may continue the session."""
+        """End the streams without ending the session, so that another core may continue it."""
         for call in self._calls:
             call.cancel()
 
@@ -144,8 +147,8 @@ class Session:
     async def _write(self, call: Call, stream: Stream) -> None:
         """Write reports to a stream. If no report arrives soon, write an empty message first.
 
-        The first message names the manager. When too many streams are open, the core closes streams without a first
-        message.
+        The first message names the resource manager. When too many streams are open, the core closes streams on which
+        no message has arrived.
         """
         try:
             while True:
@@ -168,7 +171,7 @@ class Session:
         raise await _end_of(call, None)
 
     async def _finish(self, readers: list[asyncio.Task[None]]) -> None:
-        """Let each reader process the response that it has. A session with a response processed in part cannot be resumed."""
+        """Let each reader finish the response that it is processing. Otherwise the session could not be resumed."""
         self.break_off()
         streams = self.progress.nodes, self.progress.applications, self.progress.allocations
         amid = [one for one, stream in zip(readers, streams, strict=True) if not stream.is_whole]

@@ -1,7 +1,7 @@
-"""The knowledge of one candidate about the lease, and its next step; pure functions with the time as an argument.
+"""The facts that one candidate knows about the lease, and its next step; pure functions with the time as an argument.
 
-Two candidates never hold the lease at one instant, whatever the delays and failures of their requests, if their clocks gain or
-lose less than the margin while a lease lasts:
+Two candidates never hold the lease at one instant, whatever the delays and failures of their requests, if their clocks
+gain or lose less than the margin while a lease lasts:
 
 - The holder counts from the *start* of its last successful write. The store changed the lease after this start. The
   holder stops `margin` before `duration` has passed.
@@ -10,7 +10,8 @@ lose less than the margin while a lease lasts:
 - Each write names the version that was read. The store refuses a write that arrives late, and one from a candidate that missed
   a renewal.
 
-A term that has lapsed never comes back. A holder that renewed too late has to acquire the lease again, with the next epoch.
+A term that has lapsed never comes back. A holder that renewed too late has to acquire the lease again, with the next
+epoch.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Candidate:
         """Whether `_seen` equals the lease in the store, as far as this candidate knows."""
 
     def holds(self, now: float) -> bool:
-        """Return whether the candidate surely holds the lease."""
+        """Return whether it is certain that the candidate holds the lease."""
         return self._until is not None and now < self._until
 
     def seconds_left(self, term: int, now: float) -> float:
@@ -67,7 +68,7 @@ class Candidate:
             self._until = None
 
     def next_write(self, now: float) -> LeaseWrite | None:
-        """Return the write that is due: a renewal, or the acquisition of a lease that is free.
+        """Return the write that is due now: a renewal, or the acquisition of a lease that is free.
 
         Return None if another candidate holds the lease, or if this candidate has to read the lease first.
         """
@@ -107,7 +108,7 @@ class Candidate:
         return LeaseWrite(self._seen.version, "", self.terms.duration, self.epoch)
 
     def wrote(self, change: LeaseWrite, lease: Lease, started: float, now: float) -> None:
-        """Record a write that succeeded, with the instants at which its request started and its answer came."""
+        """Record a successful write, given the instants at which its request started and at which its answer came."""
         lapsed = self._until is None or now >= self._until
         self._seen, self._seen_at, self._is_known = lease, now, True
         self._highest = max(self._highest, lease.transitions)
@@ -122,7 +123,10 @@ class Candidate:
         self._until = started + self.terms.duration - self.terms.margin
 
     def is_unsure(self) -> None:
-        """Note that a write failed, although the store may have carried it out: the lease has to be read again."""
+        """Note that a write failed.
+
+        The lease has to be read again, because the store may still have carried out the write.
+        """
         self._is_known = False
 
     def pause(self, started: float, now: float) -> float:

@@ -58,14 +58,17 @@ class Elector:
         return self._candidate.identity
 
     async def run(self) -> None:
-        """Acquire the lease when it is free, and renew it, until cancelled."""
+        """Acquire the lease when it is free, and renew it while this process holds it, until cancelled."""
         while True:
             started = self._clock()
             await self._step()
             await asyncio.sleep(self._candidate.pause(started, self._clock()))
 
     async def acquired(self) -> Term:
-        """Wait until this process holds the lease in a term that this method has not returned yet. From then on the process may act."""
+        """Return the present term, once this process holds the lease in a term that this method has not returned yet.
+
+        From then on the process may act.
+        """
         before = 0 if self._acting is None else self._acting.number
         while self._candidate.term <= before or not self._candidate.holds(self._clock()):
             await self._changed.wait()
@@ -82,7 +85,7 @@ class Elector:
                 continue
 
     def seconds_left(self) -> float:
-        """Return for how many seconds this process may surely act: 0 before it leads, and after its term."""
+        """Return for how many seconds this process surely may act: 0 before it leads, and after its term."""
         if self._acting is None:
             return 0.0
         return self._candidate.seconds_left(self._acting.number, self._clock())

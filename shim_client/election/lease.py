@@ -1,4 +1,4 @@
-"""The lease as values, and the interface to the store that keeps it."""
+"""The lease as plain values, and the interface to the store of the lease."""
 
 from __future__ import annotations
 
@@ -23,13 +23,19 @@ class LeaseTerms:
     """The durations of a lease, in seconds."""
 
     duration: int = 6
-    """How long another candidate waits before it takes the lease, counted from the last change that it saw."""
+    """How long a candidate waits before it takes the lease.
+
+    The time is counted from the last change of the lease that the candidate saw.
+    """
     renew: float = 2.0
     """The time from the start of one renewal to the start of the next. This time is also the longest wait for an answer."""
     margin: float = 1.0
-    """How long before another candidate can take the lease the holder stops acting."""
+    """The holder stops acting this long before another candidate can take the lease."""
     look: float = 0.25
-    """How long a candidate waits before it reads the lease again. A holder waits this long after a failed renewal."""
+    """How long a candidate waits before it reads the lease again.
+
+    After a failed renewal, the holder waits equally long.
+    """
 
     def check(self) -> None:
         """Raise BadTermsError if the duration is so short that one failed renewal would end the term."""
@@ -68,10 +74,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWrite:
-    """A change of the lease, which the store makes only if the lease still has the version that was read."""
+    """A change of the lease. The store makes this change only if the lease still has the version `version`."""
 
     version: str
-    """The version that was read; empty when there was no lease."""
+    """The version of the lease that was read; empty when there was no lease."""
     holder: str
     duration: int
     transitions: int

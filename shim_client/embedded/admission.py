@@ -62,7 +62,7 @@ class Admission:
         """Return the object in the form to store, with all defaults.
 
         Raises InvalidError if an API server would refuse the object. An object without a creation time gets `now_ms`
-        (Unix milliseconds). An object without a uid gets a uid that `serial` makes unique.
+        (Unix milliseconds). An object without a uid gets a new uid, which contains `serial` to be unique.
         """
         kind = _text(item.get("kind"), "kind")
         _check_size(item)
@@ -99,7 +99,7 @@ class Admission:
         if isinstance(spec.get("initContainers"), list):
             kept["initContainers"] = _with_requests(spec["initContainers"])
         if isinstance(spec.get("volumes"), list):
-            # The embedded cluster has no controller that makes the claims of these volumes (checks.warnings).
+            # The embedded cluster has no controller that makes the claims of these volumes (see `checks.warnings`).
             kept["volumes"] = [one for one in spec["volumes"] if not is_ephemeral(one)]
         return {**kept, **self._priority(spec)}
 
@@ -187,7 +187,7 @@ def is_ephemeral(volume: object) -> bool:
 
 
 def _with_requests(containers: list[object]) -> list[object]:
-    """Return the containers with requests set from limits where only limits are given, as the API server does."""
+    """Return the containers; where only a limit is given, the request is set to the limit, as the API server does."""
     return [_filled(container) for container in containers]
 
 

@@ -1,9 +1,9 @@
-"""The change that a manifest makes to an existing object, as far as an API server allows it.
+"""The change that a manifest makes to an existing object, as far as an API server allows the change.
 
-The functions of this module are pure. A manifest has the fields that its author wants to set. Changes by other
-writers stay: the shim's annotations on a pod, a cordon on a node, a scaled number of replicas that the manifest does
-not mention. Labels and annotations that an earlier manifest had, and the new manifest lacks, are removed.
-`metadata.managedFields` records which labels and annotations an earlier manifest had.
+The functions of this module are pure. A manifest has the fields that its author wants to set. Changes by other writers
+stay in the object, for example the shim's annotations on a pod, or a cordon on a node. A scaled number of replicas
+stays, too, if the manifest does not mention the number. Labels and annotations that an earlier manifest had, and the
+new manifest lacks, are removed. `metadata.managedFields` records which labels and annotations an earlier manifest had.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ KEPT_UNLESS_GIVEN: Mapping[str, tuple[str, ...]] = {
     "ReplicaSet": ("replicas",),
     "StatefulSet": ("replicas",),
 }
-"""Fields of a spec that commands change, by kind.
+"""By kind, the fields of a spec that commands change.
 
-If the manifest does not mention such a field, the field stays.
+If the manifest does not mention such a field, its present value stays.
 """
 _RESOLVED = ("priority", "preemptionPolicy", "priorityClassName")
 _OWN = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})

@@ -44,7 +44,7 @@ Warned = tuple[str, str]
 
 
 def check(item: Mapping[str, Any], has_node: Callable[[str], bool]) -> None:
-    """Raise InvalidError for a manifest with a field that cannot be used; `has_node` knows the names of all nodes."""
+    """Raise InvalidError for a manifest with a field that cannot be used; `has_node` says whether a node has a name."""
     try:
         _check(item, has_node)
     except (BadObjectError, BadWorkloadError) as bad:
@@ -53,7 +53,10 @@ def check(item: Mapping[str, Any], has_node: Callable[[str], bool]) -> None:
 
 
 def warnings(item: Mapping[str, Any], schedulers: Iterable[str]) -> Iterator[Warned]:
-    """Yield a warning for each part of the object that has no effect in an embedded cluster. `schedulers` are the names of the shim's scheduler."""
+    """Yield a warning for each part of the object that has no effect in an embedded cluster.
+
+    `schedulers` are the scheduler names to which the shim responds.
+    """
     spec = item.get("spec") if item.get("kind") == "Pod" else _template_spec(item)
     names = tuple(schedulers)
     if isinstance(spec, dict) and not spec.get("nodeName"):

@@ -40,7 +40,7 @@ Clock = Callable[[], int]
 """A function that returns the present instant in Unix milliseconds."""
 
 STEPS_MAX = 1_000
-"""Maximum number of rounds of controllers and nodes in one `step`. The next step does the remaining work."""
+"""Maximum number of rounds of controllers and nodes in one call of `step`. The next call does the remaining work."""
 
 
 class EmbeddedCluster:
@@ -59,7 +59,7 @@ class EmbeddedCluster:
     ) -> None:
         self._now_ms = now_ms
         self.schedulers = schedulers
-        """The names of the shim's scheduler."""
+        """The scheduler names to which the shim responds."""
         self.store = Store(history_max)
         self.events = EventBook()
         self._admission = Admission(self._classes)
@@ -73,7 +73,10 @@ class EmbeddedCluster:
             self.create({"kind": "PriorityClass", "metadata": {"name": name}, "value": value})
 
     def fill(self, manifests: Manifests) -> None:
-        """Create the objects of a directory; an object that is refused gets an event, and all other objects are created."""
+        """Create the objects of a directory.
+
+        If an object is refused, record an event on it and create all other objects.
+        """
         for found in manifests.objects:
             try:
                 self.create_checked(found.item)
@@ -81,7 +84,7 @@ class EmbeddedCluster:
                 self.complain(found.ref(), "Refused", f"{found.place}: {bad}")
         self.step()
 
-    # The part of the interface that reads.
+    # The part of the interface that reads objects.
 
     async def list_objects(self, kind: str) -> Listing:
         """Return all objects of a kind."""
@@ -107,7 +110,7 @@ class EmbeddedCluster:
     # The part of the interface that writes.
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod, unless it is bound to that node already.
+        """Bind a pod, unless the pod is bound to that node already.
 
         Raises MissingError, ElsewhereError, ConflictError.
         """
@@ -148,7 +151,7 @@ class EmbeddedCluster:
         self.delete("Pod", (order.pod.namespace, order.pod.name))
 
     async def evict_pod(self, order: EvictPod) -> None:
-        """Delete a pod with its grace period if its disruption budget allows it.
+        """Delete a pod with its grace period if the pod's disruption budget allows one more disruption.
 
         Raises the errors of `PodWriter.evict_pod`.
         """
@@ -355,10 +358,10 @@ class EmbeddedCluster:
         return self._serial, self._controllers.serial
 
     def restore(self, saved: Saved) -> None:
-        """Put the objects of a saved state into this new cluster; nodes and controllers continue with them.
+        """Put the objects of a saved state into this new cluster. Nodes and controllers continue with these objects.
 
-        An existing object with the name of a saved one is overwritten. Nothing is checked, because the objects
-        were admitted before.
+        An existing object with the name of a saved one is overwritten. Nothing is checked, because the objects were
+        admitted before.
         """
         for item in saved.objects.values():
             self.store.put(item)

@@ -1,8 +1,8 @@
 """The controllers: they create and delete pods until every workload has as many pods as its spec says.
 
-Only the owners that an event concerns are checked. A pod that is deleted is replaced. A failed pod of a ReplicaSet,
-StatefulSet or DaemonSet is not replaced, because a pod that the scheduler refuses would be created again for ever. A
-Job replaces failed pods until its `backoffLimit` is passed.
+After an event, only the workloads that the event concerns are checked. A pod that is deleted is replaced. A failed pod
+of a ReplicaSet, StatefulSet or DaemonSet is not replaced. Otherwise a pod that the scheduler refuses would be created
+again for ever. A Job replaces failed pods until its `backoffLimit` is passed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Hands(Protocol):
 class Controllers:
     """The reconciliation of workloads.
 
-    Changes of the store are noticed at once, and `step` does the work that is due.
+    Each change of the store is noted at once, and `step` does the work that follows from the changes.
     """
 
     def __init__(self, store: Store, hands: Hands) -> None:
@@ -59,7 +59,7 @@ class Controllers:
         self._children: dict[str, dict[tuple[str, Key], None]] = {}
         """Pods and ReplicaSets by their owner's uid."""
         self._failed: dict[tuple[str, Key], None] = {}
-        """Workloads whose pods were refused; they are checked again when a PriorityClass changes."""
+        """Workloads whose pods were refused. When a PriorityClass changes, these workloads are checked again."""
         self.serial = 0
         """The number in the name of the pod that was created last."""
         store.noticed.append(self._notice)

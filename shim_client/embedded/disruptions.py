@@ -1,7 +1,8 @@
-"""PodDisruptionBudgets: each status says how many pods may be evicted now, as the disruption controller computes it.
+"""PodDisruptionBudgets: each status says how many pods may be evicted now.
 
-A pod is healthy when it runs, is ready and was not deleted. The expected number of pods is the number of replicas of
-the pods' ReplicaSets and StatefulSets, plus the number of other pods that were not deleted.
+The disruption controller of Kubernetes computes the same number. A pod is healthy when it runs, is ready and was not
+deleted. The expected number of pods is the number of replicas of the pods' ReplicaSets and StatefulSets, plus the
+number of other pods that were not deleted.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Disruptions:
     def refusal(self, pod: KubeObject) -> str:
         """Return why the eviction API would refuse to evict a pod.
 
-        Return "" if the API would evict the pod, for example because it does not run.
+        Return "" if the API would evict the pod, for example because the pod does not run.
         """
         if pod["status"]["phase"] != "Running" or pod["metadata"].get("deletionTimestamp"):
             return ""

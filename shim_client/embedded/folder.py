@@ -33,14 +33,17 @@ LOOK_SECONDS = 0.5
 
 Say = Callable[[str], None]
 Configure = Callable[[str, ObjectRef], Awaitable[None]]
-"""A function that sends a queue configuration to the core. Events about the configuration are recorded on the reference."""
+"""A function that sends a queue configuration to the core.
+
+Its second argument is the reference on which events about the configuration are recorded.
+"""
 Sleep = Callable[[float], Awaitable[None]]
 Stamps = Mapping[str, tuple[int, int, int]]
 """Time of change, size and inode of each file."""
 
 
 QUEUES = ObjectRef("File", "", QUEUES_FILE)
-"""The reference on which events about the queue configuration are recorded."""
+"""The reference of the file of queues, on which events about the queue configuration are recorded."""
 QUEUES_LOST = "it holds no queues any more; the queues that it held stay in force"
 
 
@@ -51,7 +54,7 @@ class Difference:
     changed: tuple[FileObject, ...] = ()
     removed: tuple[Id, ...] = ()
     doubled: tuple[FileObject, ...] = ()
-    """Manifests of objects that an earlier file, or an earlier part of the same file, describes already."""
+    """Manifests of objects that an earlier file, or an earlier place in the same file, describes already."""
 
 
 @dataclass(slots=True)
@@ -64,7 +67,7 @@ class Report:
     """Names of changed ConfigMaps that the shim reads."""
 
     def count(self, word: str) -> None:
-        """Count one object under a word for the change, such as `created`."""
+        """Count one more object for a kind of change: `word` names the change, such as `created`."""
         self.counts[word] = self.counts.get(word, 0) + 1
 
     def text(self) -> str:
@@ -75,10 +78,11 @@ class Report:
 def difference(
     known: Mapping[Id, str], found: Iterable[FileObject], kept: Iterable[Id] = ()
 ) -> Difference:
-    """Return the changes of the cluster that follow from the changes of its files.
+    """Return the changes that have to be made to the cluster because its files have changed.
 
-    `known` has the digest of the manifest that was last carried out for each object. `kept` are the objects of files
-    that cannot be read at present. Objects in `kept` stay as they are.
+    `known` has the digest of the manifest that was last carried out for each object. `found` are the objects in the
+    files that can be read. `kept` are the objects of files that cannot be read at present; these objects stay as they
+    are.
     """
     seen: dict[Id, None] = {}
     changed, doubled = [], []
@@ -178,7 +182,7 @@ class Folder:
             return bad
 
     def _take(self, manifests: Manifests | BadFileError, say: Say) -> bool:
-        """Apply the present content of the files, and return whether the queue configuration has changed."""
+        """Apply the present content of the files, and return whether the text of queues.yaml has changed."""
         if isinstance(manifests, BadFileError):
             name = str(self.directory)
             self._complain(name, f"{manifests}; the cluster stays as it is", say)

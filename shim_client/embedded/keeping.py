@@ -32,7 +32,7 @@ class NoStateError(Exception):
 
 
 class StateInUseError(NoStateError):
-    """A folder whose state belongs to another running process."""
+    """A folder that another running process uses for its state."""
 
 
 def default_folder(directory: Path, environment: Mapping[str, str]) -> Path:

@@ -1,6 +1,6 @@
-"""The kubelet of all nodes.
+"""One kubelet for all nodes.
 
-This one kubelet runs bound pods, ends finished and deleted pods, and removes pods of lost nodes.
+The kubelet runs bound pods, ends finished and deleted pods, and removes pods of lost nodes.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Kubelet:
             self._news.append(key)
 
     def _look(self, pod: KubeObject, now_ms: int) -> None:
-        """Start a pod, schedule its end, or remove it together with its node."""
+        """Start a bound pod, schedule the end of a deleted pod, or remove a pod whose node is gone."""
         key, metadata = key_of(pod), pod["metadata"]
         if self._store.get("Node", ("", pod["spec"]["nodeName"])) is None:
             self._store.remove("Pod", key)

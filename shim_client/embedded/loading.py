@@ -24,7 +24,7 @@ SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 FILE_BYTES_MAX = 256 * 1024 * 1024
 OBJECTS_MAX = 1_000_000
 DEPTH_MAX = 100
-"""The largest depth of nested mappings and lists of a YAML file, which is that of `queues.yaml` in the core.
+"""The largest depth of nested mappings and lists of a YAML file. The core has the same limit for `queues.yaml`.
 
 Deeper nesting of JSON is limited by Python.
 """
@@ -44,9 +44,9 @@ KINDS_IN_ORDER = (
     "Job",
     "Pod",
 )
-"""The kinds of objects that are kept, in the order in which they are created."""
+"""The kinds of objects that an embedded cluster keeps, in the order in which their objects are created."""
 _GROUPS = {"PodGroup": "scheduling.k8s.io/"}
-"""Kinds whose names other software uses, too.
+"""Kinds whose names other software uses for its own kinds, too.
 
 Each kind is listed with the API group whose objects are kept.
 """
@@ -76,11 +76,11 @@ class FileObject:
 
 @dataclass(slots=True)
 class Manifests:
-    """The content of a directory, or of other files. `queues` is the text of QUEUES_FILE, "" without one."""
+    """The content of a directory, or of several texts. `queues` is the text of QUEUES_FILE, or "" without this file."""
 
     objects: list[FileObject] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
-    """Number of objects of each kind that the embedded cluster does not keep."""
+    """Number of objects by kind, for the kinds that the embedded cluster does not keep."""
     queues: str = ""
     broken: dict[str, BadFileError] = field(default_factory=dict)
     """Files that cannot be read, by name.
@@ -185,7 +185,7 @@ def is_kept(item: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The place of an object; its line is computed only when it is needed."""
+    """The place of an object in a file. Its line is computed only when the line is needed."""
 
     name: str
     text: str

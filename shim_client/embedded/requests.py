@@ -28,7 +28,7 @@ SCALED: Mapping[str, str] = {
     "StatefulSet": "replicas",
     "Job": "parallelism",
 }
-"""The field of the spec that `scale` changes, by kind."""
+"""By kind, the field of the spec that `scale` changes."""
 OF_NODES = "DaemonSet"
 _ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -41,7 +41,7 @@ class Left:
     name: str
     because: str
     may_stay: bool
-    """Whether the node counts as drained with this pod."""
+    """Whether the node counts as drained although this pod stays."""
     needs_force: bool = False
     """Whether a drain with `force` evicts the pod."""
 
@@ -169,7 +169,7 @@ def stays_because(pod: KubeObject, controller: KubeObject | None, *, force: bool
 
 
 async def _evicted(cluster: EmbeddedCluster, pod: KubeObject) -> Left | None:
-    """Evict a pod, and return None. If the pod cannot be evicted, return the reason."""
+    """Evict a pod, and return None. If the pod cannot be evicted, return the pod with the reason."""
     try:
         await cluster.evict_pod(EvictPod(cluster.ref_of(pod)))
     except BudgetError as refused:

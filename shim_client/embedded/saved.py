@@ -1,6 +1,6 @@
 """The saved state of an embedded cluster, as records that are appended to a file.
 
-A reader combines the records into one value. Each record is a JSON object on a separate line:
+A reader of the file combines the records into one state. Each record is a JSON object on a separate line:
 
 - `{"format": 1, "directory": PATH}`: the first record of a file; the path of the manifests of the cluster.
 - `{"put": OBJECT, "serials": [A, B]}`: an object as it was stored, and the numbers from which new names are made
@@ -27,9 +27,9 @@ DIGEST_BYTES = 12
 Id = tuple[str, str, str]
 """Kind, namespace and name of an object; the namespace is empty for kinds without one."""
 Serials = tuple[int, int]
-"""Two numbers.
+"""The numbers from which unique names are made.
 
-The first number counts created objects: uids are made from it. The second number counts the pods that controllers
+The first number counts created objects, and uids are made from it. The second number counts the pods that controllers
 created.
 """
 
@@ -47,7 +47,7 @@ class Saved:
 
     objects: dict[Id, KubeObject] = field(default_factory=dict)
     manifests: dict[Id, str] = field(default_factory=dict)
-    """The digest of the manifest that was last carried out, by object."""
+    """By object, the digest of the manifest that was last carried out."""
     serials: Serials = (0, 0)
     directory: str = ""
     """The path of the cluster's manifests; empty when nothing was saved."""
@@ -96,8 +96,8 @@ def line(record: Mapping[str, Any]) -> bytes:
 def fold(lines: Iterable[bytes]) -> Saved:
     """Return the state that the lines of a file describe.
 
-    Raises BadStateError if a line cannot be read. If the last line has no end, the process was killed while it wrote.
-    The change that the last line would describe did not happen.
+    Raises BadStateError if a line cannot be read. A last line without a line end is ignored, because the process was
+    killed while it wrote this line. The change in that line did not happen.
     """
     saved = Saved()
     for number, text in enumerate(lines, 1):

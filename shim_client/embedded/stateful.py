@@ -131,7 +131,7 @@ def _outdated(owner: KubeObject, ordinals: range, pods: Mapping[int, KubeObject]
 def _one_of(
     fields: Mapping[str, Any], field: str, words: tuple[str, ...], path: str = "spec."
 ) -> str:
-    """Return the text of a field, or the first allowed text when it is absent.
+    """Return the text of a field, or the first allowed text when the field is absent.
 
     Raises BadWorkloadError if the text is none of the allowed texts.
     """

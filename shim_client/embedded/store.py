@@ -1,7 +1,7 @@
 """A store of objects with resource versions, and with the history that watches read.
 
-Objects are never changed in place. Each change stores a new mapping, so that an object which a reader holds does not
-change.
+Objects are never changed in place. Each change stores a new mapping, so that a reader's copy of an object stays as it
+was.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 from shim_client.cluster import Change, GoneError, KubeObject, Listing, WatchEvent
 
 HISTORY_MAX = 20_000
-"""The number of latest changes of each kind that are kept.
+"""The minimum number of changes of each kind that are kept.
 
-At least this number of changes is kept, and at most twice as many. A watch from an older version gets HTTP 410
-(GoneError).
+At most twice as many changes are kept. A watch from an older version gets HTTP 410 (GoneError).
 """
 
 Key = tuple[str, str]
@@ -31,8 +30,8 @@ def key_of(item: KubeObject) -> Key:
 class Store:
     """All objects by kind.
 
-    `version` is the resource version of the last change. Each function in `noticed` is called at once for every
-    change.
+    The attribute `version` is the resource version of the last change. Each function in `noticed` is called at once for
+    every change.
     """
 
     def __init__(self, history_max: int = HISTORY_MAX) -> None:

@@ -1,7 +1,7 @@
 """The pods and ReplicaSets that Deployments, ReplicaSets, Jobs and DaemonSets want, as pure functions.
 
-Names and templates follow the Kubernetes controllers closely enough that labels, owners and required nodes are equal
-to theirs.
+Names and templates are made as the Kubernetes controllers make them, so that labels, owners and required nodes are the
+same.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def job_of(cron_job: KubeObject) -> dict[str, Any]:
 def job_pod(job: KubeObject, serial: int) -> dict[str, Any]:
     """Return a new pod of a Job.
 
-    The containers of the pod are not restarted unless the template says so. Raises BadWorkloadError if the template
-    is invalid.
+    The containers of the pod are restarted only if the template says so. Raises BadWorkloadError if the template is
+    invalid.
     """
     pod = pod_of(job, serial)
     marks = {**labels_of(pod), "job-name": job["metadata"]["name"]}

@@ -81,7 +81,7 @@ def http_client(config: SingleConfig) -> httpx2.AsyncClient:
 
 
 def _single(trust: ssl.SSLContext) -> httpx2.AsyncBaseTransport:
-    """Return a transport with one connection."""
+    """Return an HTTP transport with one connection."""
     return httpx2.AsyncHTTPTransport(verify=trust, limits=_limits(1), trust_env=False)
 
 

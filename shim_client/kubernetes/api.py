@@ -32,10 +32,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
 
 _WRITES = frozenset({"http11.send_request_headers.started", "http11.send_request_body.started"})
-"""The steps of a request in which bytes are sent, by the names of the HTTP client; with and without a proxy."""
+"""The names that the HTTP client gives to the steps of a request in which bytes are sent, with and without a proxy."""
 
 _FINAL = frozenset({400, 405, 409, 413, 415, 422})
-"""Status codes with which a repeated request would fail again."""
+"""Status codes of failed requests that would fail again if they were repeated."""
 _FORBIDDEN = 403
 _GONE = 410
 _TOO_MANY = 429

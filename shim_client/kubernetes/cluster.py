@@ -86,7 +86,7 @@ class KubernetesCluster:
         return watched(self._api, kind, self._path(kind), version)
 
     async def bind(self, order: Bind) -> None:
-        """Bind a pod, unless it is bound to that node already.
+        """Bind a pod, unless the pod is bound to that node already.
 
         Raises ElsewhereError, ConflictError, MissingError or ClusterError. If a volume claim of the pod is not bound,
         request a volume for that claim and raise a plain ClusterError. A later attempt may then succeed.
@@ -118,11 +118,11 @@ class KubernetesCluster:
             # An earlier attempt succeeded, although its answer was lost.
 
     async def _has_volume(self, namespace: str, name: str, volume: str, node: str) -> bool:
-        """Return whether a claim is bound.
+        """Return whether a volume claim is bound.
 
-        If the claim is not bound, request ``volume`` for the claim. Without a ``volume``, request a new volume for
-        the node. Raises ConflictError when the claim got another volume, or when the volume got another claim. Also
-        raises MissingError or ClusterError.
+        If the claim is not bound, request ``volume`` for the claim. Without a ``volume``, request a new volume for the
+        node. Raises ConflictError when the claim got another volume, or when the volume got another claim. Also raises
+        MissingError or ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolumeClaim", namespace, name))
         claim = await self._api.get(path)
@@ -142,10 +142,10 @@ class KubernetesCluster:
         return False
 
     async def _give_volume(self, name: str, claim: Mapping[str, Any]) -> None:
-        """Write a claim into a free volume, as the volume controller expects it.
+        """Write the reference of a claim into a free volume, in the form that the volume controller expects.
 
-        Raises ConflictError when the volume is taken. A volume that has this claim already is not changed. Also
-        raises MissingError or ClusterError.
+        Raises ConflictError when the volume is taken. A volume that has this claim already is not changed. Also raises
+        MissingError or ClusterError.
         """
         path = path_of(ObjectRef("PersistentVolume", "", name))
         volume = await self._api.get(path)
@@ -242,8 +242,8 @@ class KubernetesCluster:
     async def _same(self, ref: ObjectRef, error: ConflictError | None = None) -> dict[str, Any]:
         """Return the object of a reference.
 
-        Raises MissingError when the object is gone. Also raises MissingError, from `error`, if an object with this
-        name has another uid.
+        Raises MissingError when the object is gone. Also raises MissingError, with `error` as its cause, if the object
+        with this name has another uid.
         """
         found: dict[str, Any] = await self._api.get(path_of(ref))
         if ref.uid and found.get("metadata", {}).get("uid") != ref.uid:

@@ -41,7 +41,10 @@ class KubernetesLease:
         self._namespace, self._name = namespace, name
         self._now_ms = now_ms
         self._found: LeaseObject | None = None
-        """The object that was last read or written. Its fields that the shim does not know are written back unchanged."""
+        """The Lease object as it was last read or written.
+
+        The fields of this object that the shim does not know are written back unchanged.
+        """
         try:
             self._client = AsyncClient(
                 config,

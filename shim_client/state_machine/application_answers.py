@@ -55,9 +55,9 @@ def refusal_key(namespace: str) -> str:
 def changed(state: State, session: CoreSession, change: ApplicationState) -> None:
     """Process a new state of an accepted application in the core.
 
-    An application that has ended is forgotten, or announced again if it has pods. When an application fails, its pods
-    without a node fail and its placeholders are deleted. The next pod of a failed application starts the application
-    again.
+    An application that has ended is announced again if it has pods, and forgotten otherwise. When an application fails,
+    its pods without a node fail, and its placeholders are deleted. The next pod of a failed application starts the
+    application again.
     """
     for application in _named(state, session, change.application):
         if application.standing is not Standing.ACCEPTED:

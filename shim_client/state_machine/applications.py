@@ -1,4 +1,4 @@
-"""Applications: each is announced to the core before its first pod.
+"""Applications. Each application is announced to the core before its first pod is reported.
 
 The core's answers name an application by its id alone. Two applications with one id, in two partitions, are therefore
 announced one after the other. When the annotations of a namespace change, its applications get new tags.
@@ -40,9 +40,9 @@ def join(state: State, pod: PodRecord) -> ApplicationRecord:
 def leave(state: State, pod: PodRecord) -> None:
     """Remove a pod from its application.
 
-    An application without pods is forgotten if the core does not know it. If the core knows an application without
-    pods, and no pod of it ever ran, the removal of the application is reported to the core. If a pod of the
-    application ran, the core completes the application by itself.
+    The following applies when the application has no pods left. If the core does not know the application, the
+    application is forgotten. If the core knows the application, and no pod of it ever ran, the removal of the
+    application is reported to the core. If a pod of the application ran, the core completes the application by itself.
     """
     application = pod.application
     if application is None:
@@ -99,7 +99,7 @@ def answered(state: State, session: CoreSession, id_: str) -> ApplicationRecord 
 
 
 def retag(state: State, namespace: str) -> None:
-    """Send the present tags of a namespace for each of its applications that the core knows with other tags."""
+    """Send new tags for each application of a namespace that the core has with tags other than the present tags."""
     tags = _tags(state, namespace)
     for application in all_applications(state):
         if application.namespace != namespace or not _was_sent(state, application):

@@ -1,8 +1,8 @@
 """Counts of attached volumes by node and CSI driver, against the limits of the nodes (CSINode `allocatable.count`).
 
-Volumes are counted as in kube-scheduler: the volumes of the claims of all pods on a node, each volume once even if
-several pods mount it. A claim without a volume counts as one new volume of its class's driver. Volumes that no claim
-names, and volumes without a CSI driver, are not counted.
+Volumes are counted as in kube-scheduler: all volumes that the volume claims of the pods on a node have. A volume that
+several pods mount is counted once. A claim without a volume counts as one new volume of its class's driver. Volumes
+that no claim names, and volumes without a CSI driver, are not counted.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ _NO_LIMITS: Mapping[str, int] = {}
 
 
 class Attached(NamedTuple):
-    """A volume of a CSI driver, named by its handle. A volume that does not exist yet is named by its claim."""
+    """A volume of a CSI driver, identified by its handle.
+
+    A volume that does not exist yet is identified by its volume claim.
+    """
 
     driver: str
     handle: str
 
 
 class Attachments:
-    """The attached volumes of all nodes; changed with each pod that gets a node or leaves it."""
+    """The attached volumes of all nodes. The counts change with each pod that gets a node or leaves its node."""
 
     def __init__(self) -> None:
         self._limits: dict[str, Mapping[str, int]] = {}

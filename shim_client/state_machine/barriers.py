@@ -1,9 +1,9 @@
 """Barriers: asks that show when the core has processed all pods reported so far.
 
-The three streams are not ordered among each other, and the core does not confirm accepted allocations. A barrier is
-an ask of an application that does not exist, so every core refuses it, even a core that does not decide for the
-default partition. The core answers the reports of a stream in order. The refusal of a barrier therefore shows that
-the core has processed all reports that were sent before the barrier.
+The three streams are not ordered among each other, and the core does not confirm accepted allocations. A barrier is an
+ask of an application that does not exist. Every core refuses such an ask, even a core that does not decide for the
+default partition. The core answers the reports of a stream in order. The refusal of a barrier therefore shows that the
+core has processed all reports that were sent before the barrier.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def _give_back(state: State, pod: PodRecord | None, decision: Placed) -> None:
 def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> None:
     """Give a placement back because the node, as it is known now, does not suit the pod (design 1.8).
 
-    The core then avoids the node until the ask is reported with other suitable nodes. If the suitable nodes fit into
-    a list, the ask is reported with this list at once, and keeps its place in the order of asks.
+    The core then avoids the node until the ask is reported with other suitable nodes. If the list of suitable nodes is
+    short enough to be sent, the ask is reported with this list at once. The ask keeps its place in the order of asks.
     """
     sent = pod.sent
     assert sent is not None
@@ -104,7 +104,7 @@ def _unsuitable(state: State, pod: PodRecord, decision: Placed, why: str) -> Non
 
 
 def _insist(state: State, pod: PodRecord) -> None:
-    """Report the node to which another scheduler has bound the pod meanwhile."""
+    """Report the pod with the node to which another scheduler has bound it meanwhile."""
     pods.withdraw(state, pod, TerminationType.SCHEDULING_FAILED_ON_RM)
     pods.offer(state, pod)
 
@@ -112,8 +112,8 @@ def _insist(state: State, pod: PodRecord) -> None:
 def refused(state: State, decision: PodRefused) -> None:
     """Record an event that the core refused a pod.
 
-    The pod is reported again when it has changed. When the core refuses an update, the core keeps the earlier form of
-    the pod. The end of a refused pod must therefore still be reported.
+    The pod is reported again when it has changed. When the core refuses a later report of a pod, the core keeps the pod
+    as it was reported before. For this reason the end of a refused pod must still be reported.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.sent is None:

@@ -48,8 +48,8 @@ _GOES = (victim_marks.DISRUPTED, "True", "PreemptionByScheduler")
 def released(state: State, decision: Released) -> None:
     """Evict a pod as the core ordered.
 
-    If the pod is gone already, confirm the order. A pod that the core dropped without an order is
-    reported again.
+    If the pod is gone already, confirm the order. If the core has released a running pod, but has not ordered its
+    eviction, report the pod again.
     """
     pod = state.pods.get(decision.key)
     if decision.termination in ORDERS:
@@ -86,8 +86,8 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
 def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
     """Return the order to evict a pod that another operator is to delete, if the core repeats that order.
 
-    Return None in all other cases. After a decision has expired, the core repeats its order without a preemptor. The
-    mark on the pod still names the first preemptor.
+    Return None in all other cases. The core repeats an order without a preemptor after its decision has expired. The
+    annotation on the pod still names the preemptor of the first order.
     """
     order = pod.order
     again = order is not None and order.decision == decision.decision != ""
@@ -111,10 +111,10 @@ def _confirm(state: State, decision: Released) -> None:
 
 
 def withdrawn(state: State, decision: Withdrawn) -> None:
-    """Remove the mark from a victim whose capacity is no longer needed.
+    """Remove the annotation that marks a victim, because the capacity of this victim is no longer needed.
 
-    A victim that is already ending cannot be kept. After a withdrawal the core counts a victim that is already ending
-    as a pod that stays. The shim then reports again that the pod is being deleted.
+    A victim that is already ending cannot be kept. After a withdrawal, the core takes every victim for a pod that
+    stays. If a victim is already ending, the shim reports again that this pod is being deleted.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.order is None or pod.order.decision != decision.decision:
@@ -154,10 +154,7 @@ def _put(pod: PodRecord, order: Releasing, *, softly: bool) -> None:
 
 
 def _end_of(ref: ObjectRef, delivery: str) -> DeletePod | EvictPod | None:
-    """Return the action that ends the pod.
-
-    Return None when another operator deletes the marked pod (J11).
-    """
+    """Return the action that ends the pod. Return None when another operator is to delete the pod (J11)."""
     if delivery == victim_marks.SOFT:
         return None
     return EvictPod(ref) if delivery == EVICT else DeletePod(ref)
@@ -207,9 +204,10 @@ def outcome(state: State, pod: PodRecord, action: ReleasePod, error: ClusterErro
 def take_up(state: State, session: CoreSession) -> None:
     """Resume or give up the evictions that the core ordered from an earlier run of the shim (C8).
 
-    The function is called before any report is sent. A marked pod is evicted when its preemptor still waits, or when
-    a quota ordered its eviction. A marked pod stays if its preemptor has a node or is gone, or if the mark for
-    another operator was removed meanwhile.
+    The function is called before any report is sent. Annotations of the shim mark the victims. A victim is evicted when
+    its preemptor still waits, or when a quota run ordered its eviction. A victim stays if its preemptor has a node or
+    is gone. A victim also stays if another operator was to delete it, and the label for this operator was removed
+    meanwhile.
     """
     for pod in list(state.pods.values()):
         mark = victim_marks.written(pod)
@@ -228,7 +226,7 @@ def take_up(state: State, session: CoreSession) -> None:
 def carry_on(state: State, session: CoreSession) -> None:
     """Evict the pods of resumed orders once the core knows these pods.
 
-    If a pod ended before the core knows it, the core would not keep the pod's capacity for the ask.
+    If a victim ended before it was reported, the core would not keep the freed capacity for the preemptor.
     """
     for uid in session.taken_up:
         pod = state.pods.get(uid)
@@ -241,7 +239,7 @@ def carry_on(state: State, session: CoreSession) -> None:
 
 
 def _is_wanted(state: State, mark: Releasing) -> bool:
-    """Return whether the preemptor still waits.
+    """Return whether the preemptor in the annotation still waits.
 
     A quota run has no preemptor, so its evictions are always wanted.
     """

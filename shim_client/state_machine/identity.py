@@ -1,9 +1,9 @@
 """The users of pods: whether the shim accepts the annotation `user.info` of a pod, and which user it reports otherwise.
 
-With the setting `service.trustUserInfo: enforced` the shim accepts the annotation of a pod only if the admission
-policy `evenhand-user` guards it. A policy guards the annotations of pods in the namespaces of its binding, if these
-pods were created after policy and binding. For every other pod the shim reports the namespace as the user, because
-the API server itself sets the namespace. A service account would not be safer: a user who may create pods in a
+With the setting `service.trustUserInfo: enforced`, the shim accepts the annotation of a pod only if the admission
+policy `evenhand-user` guards the annotation. A policy guards the annotations of pods in the namespaces of its binding,
+if these pods were created after policy and binding. For every other pod the shim reports the namespace as the user,
+because the API server itself sets the namespace. A service account would not be safer: a user who may create pods in a
 namespace may choose any service account of that namespace.
 """
 

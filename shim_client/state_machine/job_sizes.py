@@ -1,7 +1,7 @@
 """Sizes of jobs without a size label (J1).
 
 The shim reads the size from the owners of the pods. If the owners state no size, the shim waits until no member has
-come for a while. The job then consists of the members that exist at that moment.
+come for a while. The size of the job is then the number of members at that moment.
 """
 
 from __future__ import annotations

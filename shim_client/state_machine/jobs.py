@@ -49,8 +49,8 @@ def join(state: State, pod: PodRecord) -> None:
 def leave(state: State, pod: PodRecord) -> None:
     """Remove the pod from its job.
 
-    A job without members is forgotten. If a remaining member waits and no label gives the size, the owners are asked
-    for the size again within a second. If a member has no owner that states a size, the members are counted again
+    A job without members is forgotten. If a member of the job still waits and no label gives the size, the owners are
+    asked for the size again within a second. If the owner of a member states no size, the members are counted again
     once no further member has come for a while.
     """
     job = pod.job
@@ -125,7 +125,7 @@ def ask(state: State, job: GangRecord) -> None:
 
 
 def is_asking(job: GangRecord) -> bool:
-    """Return whether the answer of an owner of the job's pods is still missing."""
+    """Return whether an owner of the job's pods has not answered yet."""
     return any(owner.asked for owner in job.owners.values())
 
 

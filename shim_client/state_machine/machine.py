@@ -108,10 +108,7 @@ class Tally:
     leaving: int
     """Pods whose eviction the core ordered and that still run or terminate."""
     marked: int
-    """Pods that are marked for eviction by another operator.
-
-    The operator chooses the time.
-    """
+    """Pods that are marked so that another operator evicts them. The operator chooses the time."""
     waiting: int
     """Waiting asks for which the core has given no reason yet."""
     explained: int
@@ -173,7 +170,10 @@ class Mirror:
         return [report for reports in by_group.values() for report in reports], actions
 
     def take_by_group(self) -> tuple[dict[str, list[Report]], list[Action]]:
-        """Do the same as `take`, but return the reports by group of cores. A queue configuration is reported to every group."""
+        """Return what `take` returns, with the reports by group of cores.
+
+        A queue configuration is reported to every group.
+        """
         state = self.state
         job_sizes.tell(state)
         notices.announce(state)
@@ -252,7 +252,10 @@ def _finish(state: State, outcome: Outcome) -> None:
 
 
 def _refused(state: State, session: CoreSession, decision: PodRefused) -> None:
-    """Handle a refused pod. The refusal of a barrier shows that the core has processed all reports before it."""
+    """Handle the refusal of a pod or of a barrier.
+
+    The refusal of a barrier shows that the core has processed all earlier reports.
+    """
     if not sessions.passed_barrier(state, session, decision.key):
         bindings.refused(state, decision)
 

@@ -1,7 +1,8 @@
-"""The nodes that suit a pod by its rules on neighbours, volumes and attach limits, which the core cannot check (design 1.8).
+"""The nodes that suit a pod by its rules on neighbours, volumes and attach limits.
 
-The core receives a list of the allowed or of the excluded nodes, if the list has at most `NODES_LISTED_MAX` entries.
-The nodes are computed again before a pod is bound, because the core may have used an older list.
+The core cannot check these rules (design 1.8). The core receives a list of the allowed or of the excluded nodes, if the
+list has at most `NODES_LISTED_MAX` entries. The nodes are computed again before a pod is bound, because the core may
+have used an older list.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ No node has that name.
 
 
 class Part(NamedTuple):
-    """A demand of a pod: its description, and the only nodes that satisfy it, or the nodes that violate it."""
+    """A demand of a pod with its description.
+
+    The nodes are either the only nodes that satisfy the demand, or the nodes that violate it.
+    """
 
     why: str
     only: set[str] | None = None
@@ -49,7 +53,7 @@ class Part(NamedTuple):
 def obstacle(state: State, pod: PodRecord, node: str) -> str:
     """Return the description of a demand of the pod that excludes the node now.
 
-    Return "" when no demand does.
+    Return "" when no demand excludes the node.
     """
     why = next((part.why for part in _parts(state, pod) if part.refuses(node)), "")
     if not why and pod.facts.claims and volume_matching.plan(state, pod, node) is None:
@@ -144,7 +148,7 @@ def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
 
 
 def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
-    """Return the topology domains in which the pod could replace a placeholder that the question counts."""
+    """Return the topology domains in which the pod could replace a placeholder that matches the question."""
     around = state.neighbourhood
     counted = [
         other
@@ -190,7 +194,7 @@ def _guarded(state: State, pod: PodRecord) -> Iterator[Part]:
 
 
 def _together(state: State, pod: PodRecord, asked: list[Question]) -> Iterator[Part]:
-    """Yield, for each required affinity, the nodes that satisfy it.
+    """Yield, for each required affinity of the pod, the nodes that satisfy the affinity.
 
     If a pod selects itself and is the first of its group, every node satisfies the affinity.
     """

@@ -1,4 +1,4 @@
-"""Nodes: announced as draining, enabled after their pods were reported, and observed until they are deleted."""
+"""Nodes. A node is announced as draining, enabled after its pods were reported, and observed until it is deleted."""
 
 from __future__ import annotations
 
@@ -121,10 +121,7 @@ def _adopt(state: State, node: NodeRecord) -> None:
 
 
 def enable(state: State, node: NodeRecord) -> None:
-    """Let the core use a node.
-
-    Only pods that require a cordoned node may use it.
-    """
+    """Let the core use a node. If the node is cordoned, only pods that require this node may use it."""
     if node.standing is Standing.ACCEPTED:
         session = state.session_of(node.facts.partition)
         session.reports.append(node_report(node.facts, _standing_order(node.facts)))

@@ -1,7 +1,8 @@
-"""Placeholders: created once for an application with task groups, deleted when the application has no real pod left.
+"""Placeholders.
 
-The core places no real pod of the application before its placeholders have nodes. The core orders a placeholder's
-deletion when a real pod replaces it, or when it stays unused for too long. The shim carries out the order to delete a
+They are created once for an application with task groups, and deleted when the application has no real pod left. The
+core places no real pod of the application before its placeholders have nodes. The core orders a placeholder's deletion
+when a real pod replaces it, or when it stays unused for too long. The shim carries out the order to delete a
 placeholder like any other eviction.
 """
 
@@ -79,9 +80,10 @@ def make(state: State, application: ApplicationRecord) -> None:
 
 
 def made(state: State, action: CreatePod, error: ClusterError | None) -> None:
-    """Record the result of creating a placeholder. When all placeholders were created, write this on the origin pod.
+    """Record the result of creating a placeholder.
 
-    The origin pod, which declares the task groups, may have ended meanwhile, while its application continues.
+    When all placeholders were created, record this in an annotation of the origin pod. The origin pod, which declares
+    the task groups, may have ended meanwhile, while its application continues.
     """
     application = state.makers.get(action.origin)
     if application is None:
@@ -127,7 +129,7 @@ def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
 
 
 def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
-    """Return the pod that created the application and its task groups.
+    """Return the pod that created the application, with the task groups of this pod.
 
     If the creating pod has ended, return the first pod with task groups. Return None if the creating pod has no task
     groups, or if no pod has task groups.

@@ -37,7 +37,7 @@ def asked(state: State, check: PlanCheck) -> None:
 
 
 def _refusals(state: State, check: PlanCheck) -> Iterator[tuple[str, str]]:
-    """Yield each pod that does not fit, with the reason. Keep a place on the planned node for each other pod."""
+    """Yield each pod that does not fit, with the reason. Treat every pod that fits as if it ran on its planned node."""
     for key, node in check.placements:
         pod = state.pods.get(key)
         why = _obstacle(state, pod, node)
@@ -57,7 +57,7 @@ def _obstacle(state: State, pod: PodRecord | None, node: str) -> str:
 
 @contextmanager
 def _without(state: State, victims: tuple[str, ...]) -> Iterator[None]:
-    """Within the context, count the victims at no node."""
+    """Count the victims at no node while the block runs."""
     gone = [pod for key in victims if (pod := state.pods.get(key)) is not None and pod.node]
     for pod in gone:
         settling.unsettle(state, pod)

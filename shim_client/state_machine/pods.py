@@ -1,4 +1,4 @@
-"""Pods: observed, reported to the core when everything that they wait for exists, and reported again when they change.
+"""Pods. A pod is reported to the core when everything that it waits for exists, and reported again when it changes.
 
 A pod may be reported when its scheduling gates are gone, and its volume claims and PodGroup exist. The core must also
 have accepted the pod's application and, for a pod with a node, the node (design 1.10). A pod on an unknown node is
@@ -118,12 +118,12 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 
 
 def offer(state: State, pod: PodRecord) -> None:
-    """Report a pod, or its change, to the core.
+    """Report a new or changed pod to the core.
 
     The pod is reported once everything that it waits for exists, and nodes and applications were reported in the
-    session. Without a session nothing is done. Within a session, a pod of this scheduler joins its application and
-    its job as soon as everything that it waits for exists, even before the pod is reported. A pod on a node that the
-    core has not accepted is withdrawn from the core.
+    session. Without a session nothing is done. Within a session, a pod of this scheduler joins its application and its
+    job as soon as everything that it waits for exists, even before the pod is reported. A pod on a node that the core
+    has not accepted is withdrawn from the core.
     """
     session = state.session_for(pod)
     if session.phase is Phase.AWAY or not _is_ripe(state, pod):
@@ -244,7 +244,7 @@ def _read(state: State, item: KubeObject) -> PodFacts | None:
 
 
 def _known_names(state: State, item: KubeObject) -> ObjectRef:
-    """Return the pod's reference; if an equal reference is already stored, return the stored object.
+    """Return the pod's reference. If an equal reference is already stored, return the stored object.
 
     Raises BadObjectError if the object has no valid name, namespace or uid.
     """

@@ -1,4 +1,4 @@
-"""The review of asks whose suitable nodes may have changed: a limited number of asks in each second.
+"""The review of asks whose suitable nodes may have changed. A limited number of asks is reviewed in each second.
 
 A review after every change would be too frequent, because each placement can change the nodes that suit neighbouring
 pods. The shim checks a node again before it binds a pod there, so that an unsuitable node is noticed even before the

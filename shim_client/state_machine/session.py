@@ -1,12 +1,12 @@
 """The session with the core, from its beginning until all objects are reported (design 1.10).
 
-Nodes are announced as draining, and applications at the same time. When all nodes and applications are answered, the
-pods with a node are reported, then the asks in the order of their creation. A barrier comes last. When the core has
-processed the barrier, nodes are enabled and the sync is complete. When a session ends, the next session reports all
-objects again.
+Nodes are announced as draining, and applications at the same time. When the core has answered all nodes and
+applications, the pods with a node are reported, then the asks in the order of their creation. A barrier comes last.
+When the core has processed the barrier, nodes are enabled and the sync is complete. When a session ends, the next
+session reports all objects again.
 
-If partitions are spread over several groups of cores, there is a session with each group, in which only the
-partitions of the group are reported. Each session begins and ends independently of all other sessions (design 7.6).
+If partitions are spread over several groups of cores, there is a session with each group, in which only the partitions
+of the group are reported. Each session begins and ends independently of all other sessions (design 7.6).
 """
 
 from __future__ import annotations

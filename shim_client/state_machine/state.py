@@ -42,7 +42,7 @@ class Phase(Enum):
 
 
 class Standing(Enum):
-    """The state of a node or application in this session with the core."""
+    """The state of the report of a node or application in this session with the core."""
 
     UNSENT = auto()
     SENT = auto()
@@ -57,7 +57,7 @@ class NodeRecord:
     facts: NodeFacts
     standing: Standing = Standing.UNSENT
     welcomed: bool = False
-    """Whether the event that the core knows the node has been recorded."""
+    """Whether an event on the node has reported that the core knows the node."""
 
 
 @dataclass(slots=True, eq=False)
@@ -156,17 +156,20 @@ class PodRecord:
     When the pod is gone, the order is confirmed.
     """
     soft: bool = False
-    """Whether the core ordered only to mark the pod; another operator then deletes it (J11)."""
+    """Whether the core only ordered to mark the pod, so that another operator deletes the pod (J11)."""
     marked: bool = False
-    """Whether the mark of that order was seen on the pod."""
+    """Whether the label of the order `order` was seen on the pod."""
     void: Releasing | None = None
-    """A mark on the pod that is no longer valid and is being removed."""
+    """The facts of an annotation on the pod that is no longer valid and is being removed."""
     freed: FreedCapacity | None = None
     """The capacity that evictions free for the pod while it waits."""
     demanded: Demands | None = None
     """The demands on neighbouring pods that are counted, as long as the pod has no node."""
     promise: tuple[str, str] | None = None
-    """The partition and id of the plan check because of which the pod is counted on its planned node, or None."""
+    """The partition and id of the plan check because of which the pod is counted on its planned node.
+
+    None if there is no such check.
+    """
     promised: str = ""
     """The node on which the pod is counted because of a plan check; empty if the pod is not counted because of a plan check."""
     said: tuple[str, str] | None = None

@@ -40,7 +40,7 @@ class Assignment(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A key of a tally.
+    """The key of a tally.
 
     A question names the pods to count (the pods that all of `whos` select), and the node label whose values are the
     topology domains.
@@ -68,7 +68,7 @@ class Tally:
 
 @dataclass(slots=True, eq=False)
 class Guard:
-    """For each place, the number of pods that have a required anti-affinity with this term."""
+    """The number of pods that have a required anti-affinity with one term, by place."""
 
     term: Term
     counts: Counter[str] = field(default_factory=Counter)
@@ -190,7 +190,7 @@ class Neighbourhood:
         return guard
 
     def _forget(self, counts: Counter[str]) -> None:
-        """Remove the counter of a dropped tally from the record of where each pod is counted."""
+        """Remove the counter of a dropped tally from the record of the counters that count each pod."""
         for uid, counted in list(self._counted.items()):
             if any(one is counts for one, _ in counted):
                 self._counted[uid] = [one for one in counted if one[0] is not counts]

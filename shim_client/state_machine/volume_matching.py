@@ -2,10 +2,10 @@
 
 For a claim of a class with this binding mode, Kubernetes leaves the choice of a volume to the scheduler. The volume
 must be free, of the claim's class, large enough, and one that the pod's node can mount. The volume must also have the
-access modes, volume mode and labels that the claim demands. Of several suitable volumes the smallest is taken, and of
-equally large volumes the first by name. If no existing volume is suitable, the claim gets a new volume if its class
-provisions volumes for that node. A volume is pledged to a pod when the order to bind the pod is given, until the
-claim is written into the volume.
+access modes, volume mode and labels that the claim demands. If several volumes are suitable, the claim gets the
+smallest of them. If the smallest volumes are equally large, the claim gets the first of them by name. If no existing
+volume is suitable, the claim gets a new volume if its class provisions volumes for that node. A volume is pledged to a
+pod when the order to bind the pod is given, until the claim is written into the volume.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def unbound(state: State, pod: PodRecord) -> list[Unbound]:
 def lacking(state: State, pod: PodRecord) -> str:
     """Return the name of a claim of the pod that cannot get a volume on any node.
 
-    Return "" when every claim can.
+    Return "" when every claim can get a volume.
     """
     for one in unbound(state, pod):
         may_get_new = one.kind.provisions and not one.facts.selector
@@ -110,7 +110,10 @@ def release(state: State, uid: str) -> None:
 
 
 def nodes_meeting(state: State, source: str, facts: VolumeFacts | StorageClassFacts) -> set[str]:
-    """Return the nodes that meet one of the node terms of a volume or class; ``source`` names it."""
+    """Return the nodes that meet one of the node terms of a volume or class.
+
+    ``source`` is the name of the volume or class.
+    """
     known = state.reachable.get(source)
     if known is None:
         known = {

@@ -70,7 +70,7 @@ class ReadOnce(Generic[One, Other, Found]):
 def _spelling(parts: tuple[Any, Any]) -> bytes:
     """Return bytes that identify the two values.
 
-    Return empty bytes when the result cannot be stored.
+    Return empty bytes when the result of the function cannot be stored.
     """
     try:
         spelling = marshal.dumps(parts, _FORMAT)

@@ -39,7 +39,7 @@ class Membership:
 
 
 class Marked(NamedTuple):
-    """The part of a pod's metadata that determines application, queue and user."""
+    """The fields of a pod's metadata that determine its application, queue and user."""
 
     namespace: str
     uid: str
@@ -187,7 +187,7 @@ def _old_limits(notes: Mapping[str, str], problems: list[str]) -> str:
 
 
 def _resource_text(listed: dict[str, Any], key: str, problems: list[str]) -> str:
-    """Return quantities as JSON of a Resource message of the published interface."""
+    """Return quantities as the JSON of a Resource message of the published interface."""
     found: dict[str, dict[str, int]] = {}
     try:
         for kind in sorted(listed):

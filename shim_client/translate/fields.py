@@ -1,7 +1,7 @@
 """Typed reading of untyped Kubernetes objects; each error names the field.
 
-An absent or null field is read as the empty value of its type, as in the API server's JSON. A quantity is the only
-kind of field that must be present. A value of another type is a `BadObjectError` that names the path.
+An absent or null field is read as the empty value of its type, as in the API server's JSON. Only a field with a
+quantity must be present. A value of another type is a `BadObjectError` that names the path.
 """
 
 from __future__ import annotations

@@ -35,11 +35,11 @@ _NO_MEMBERSHIP = Membership("", "", "", ())
 
 @dataclass(frozen=True, slots=True)
 class MetadataFacts:
-    """Facts from the metadata; of another scheduler's pod only labels, tags, opinion and owner are used."""
+    """Facts from a pod's metadata. For a pod of another scheduler, only labels, tags, opinion and owner are used."""
 
     labels: Mapping[str, str]
     tags: Mapping[str, str]
-    """Tags that are sent to the core."""
+    """Tags of the pod that are sent to the core."""
     opinion: bool | None
     owner_uid: str
     placeholders_made: bool
@@ -175,7 +175,7 @@ def _gang(notes: Mapping[str, str], problems: list[str]) -> Gang | None:
 
 
 def _tags(marked: Marked) -> dict[str, str]:
-    # The mark is left out: the core has ordered the eviction, and need not receive the mark.
+    # The annotation about the eviction is left out: the core has ordered the eviction, and need not receive it.
     told = ((key, value) for key, value in marked.labels.items() if key != labels.SOFT_EVICTION)
     tags = {labels.TAG_LABEL_PREFIX + key: value for key, value in told}
     tags[labels.TAG_POD_NAMESPACE] = marked.namespace

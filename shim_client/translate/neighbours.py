@@ -13,7 +13,7 @@ from shim_client.translate.matching import Labels, Selector, read_selector, sele
 
 _COUNTS = (1, 2**31 - 1)
 _SPREAD_WEIGHT = 100
-"""The weight of one pod for a spread with a maximum skew of 1: as much as the strongest preference."""
+"""The weight of one pod for a spread with a maximum skew of 1, which is the weight of the strongest preference."""
 _AFFINITY = "spec.affinity."
 _SPREAD = "spec.topologySpreadConstraints[]."
 _GROUP_CHARACTERS = 24
@@ -53,7 +53,7 @@ class Spread:
     max_skew: int
     min_domains: int
     honours_affinity: bool
-    """Whether a place counts only if the pod's own node selector and affinity allow one of its nodes."""
+    """Whether a place counts only if the pod's own node selector and affinity allow a node of this place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Preference:
     topology_key: str
     weight: int
     staying: bool
-    """Whether pods that are being deleted do not count, as for topology spread."""
+    """Whether only pods that are not being deleted count, as for topology spread."""
     group: str = ""
     """The name of the pod's group, if the preference selects the pod itself.
 

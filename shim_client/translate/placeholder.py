@@ -92,7 +92,8 @@ def _placeholder(origin: Origin, gang: Gang, group: TaskGroup, settings: Setting
 def _free(written: Mapping[str, str]) -> dict[str, str]:
     """Return the labels or annotations of a task group that its author may write.
 
-    The shim creates the pod, so an admission policy does not see that a user's text names another user or has a mark.
+    An admission policy cannot check these texts, because the shim itself creates the pod. For this reason keys that
+    name a user or mark a victim are left out.
     """
     reserved = {labels.USER_INFO, *labels.OWN_ANNOTATIONS}
     return {key: value for key, value in written.items() if key not in reserved}

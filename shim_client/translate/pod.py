@@ -51,9 +51,9 @@ class PodFacts:
     devices: tuple[str, ...]
     priority_class: str
     opinion: bool | None
-    """The pod's own annotation on being preempted; None when its PriorityClass decides."""
+    """The value of the pod's own annotation about preemption; None when its PriorityClass decides."""
     delivery: str
-    """The way in which the pod is being evicted, if it carries a mark of the shim."""
+    """The way in which the pod is being evicted, if the shim has marked the pod as a victim."""
     owner_uid: str
     """Uid of the first owner; the owner of a placeholder is the pod for which it was created."""
     sized_by: ObjectRef | None
@@ -208,7 +208,7 @@ def _own_report(
 
 
 def _pinned(tags: Mapping[str, str], node: str) -> Mapping[str, str]:
-    """Return the tags of a DaemonSet's pod, with the node for which it was created."""
+    """Return the tags of a DaemonSet's pod, with a tag for the node for which the pod was created."""
     return {**tags, labels.TAG_REQUIRED_NODE: node}
 
 
@@ -231,7 +231,7 @@ def _foreign(
 
 
 def _releasing(metadata: Fields) -> Releasing | None:
-    """Return the mark of a pod that is ending: from the shim's annotation, or because the pod is being deleted.
+    """Return why a pod is ending: because of an eviction that the shim's annotation names, or because of a deletion.
 
     Return None for a pod that is not ending.
     """

@@ -59,8 +59,8 @@ def protection(class_name: str, *, preemptible: bool | None, pinned: bool) -> Pr
 def lowered(step: Protection, *, allow_preempt_self: bool) -> Protection:
     """Return the level of protection after an opt-out: a pod that opted out gets the level prefer-not.
 
-    A pod that is labelled preemptible keeps its level (J2). If a pod that is labelled preemptible opted out, the
-    opt-out is reported to the core in another field.
+    A pod that is labelled preemptible keeps its level even if it opted out (J2). Its opt-out is reported to the core in
+    another field.
     """
     if step is Protection.UNSPECIFIED and not allow_preempt_self:
         return Protection.PREFER_NOT

@@ -52,7 +52,10 @@ def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
 
 
 def _pod_level(spec: Fields, status: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return the pod-level amounts of the types that the pod level covers, each in place of the containers' sum."""
+    """Return the amounts of the pod at pod level, by resource type.
+
+    For these types, the amounts replace the sums over the containers.
+    """
     asked = amounts(mapping(spec, "resources", "spec."), "requests", "spec.resources.")
     if not asked:
         return {}

@@ -56,7 +56,7 @@ _READ_OF_STATUS = (
 
 @dataclass(frozen=True, slots=True)
 class SpecFacts:
-    """Facts from a spec; of the facts of another scheduler's pod, only resource, gates, class and claims are used."""
+    """Facts from a pod's spec. For a pod of another scheduler, only resource, gates, class and claims are used."""
 
     resource: Resource
     gates: tuple[str, ...]
@@ -111,7 +111,11 @@ def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
 
 @ReadOnce
 def foreign(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
-    """Read the spec of another scheduler's pod; only that scheduler has to meet its demands, but its volumes are attached."""
+    """Read the spec of another scheduler's pod.
+
+    Constraints on nodes are not read, because only that scheduler has to meet them. Volume claims are read, because the
+    volumes are attached.
+    """
     spec = _fields(_READ, parts)
     return SpecFacts(
         _taken(spec, given),

@@ -55,7 +55,7 @@ class VolumeFacts:
     mode: str = FILESYSTEM
     labels: Mapping[str, str] = field(default_factory=dict)
     is_free: bool = False
-    """Whether the volume is offered to claims, and no claim is written into it."""
+    """Whether claims may still be bound to the volume, and no claim is written into it."""
     claim: str = ""
     """Namespace and name of the claim that is written into the volume, as one text; empty without one."""
     driver: str = ""
@@ -120,7 +120,7 @@ def read_volume(item: Fields) -> VolumeFacts:
 
 
 def _bytes(fields: Fields, key: str, path: str) -> int:
-    """Return the bytes of storage in a mapping of quantities, 0 without any.
+    """Return the bytes of storage in a mapping of quantities; 0 if the mapping names no storage.
 
     Raises BadObjectError if the quantity is invalid.
     """

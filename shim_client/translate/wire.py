@@ -57,7 +57,7 @@ _alike: dict[tuple[int, int, int, int], tuple[PodReport, si_pb2.Allocation]] = {
 
 
 def allocation(report: PodReport) -> si_pb2.Allocation:
-    """Return the message about a pod; without a node the pod is an ask."""
+    """Return the message about a pod. A pod without a node is an ask."""
     message = si_pb2.Allocation()
     message.CopyFrom(_alike_message(report))
     return filled(message, report)

@@ -84,7 +84,7 @@ def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
 
 
 def _unreported(partition: Partition, application_id: str) -> Application | None:
-    """Return the application if its manager registered again and has not reported it since then. Return None otherwise."""
+    """Return the application if its manager registered again and has not reported the application since then. Otherwise return None."""
     resumption = partition.resumption
     known = None if resumption is None else resumption.applications.get(application_id)
     is_there = known is not None and partition.applications.get(application_id) is known

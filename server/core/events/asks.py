@@ -283,7 +283,7 @@ def _runs_elsewhere(
 ) -> str:
     """Return why the allocation cannot be on the node: the pod already runs on another node.
 
-    Return "" if the allocation may be on the node, or if a comparison with earlier reports decides this.
+    Return "" if the allocation may be on the node, or if a later comparison with earlier reports handles the difference.
     """
     if known is None or known.node in (None, node) or comparison.is_unreported(partition, known):
         return ""

@@ -1,6 +1,6 @@
 """The fast path of adding asks: new asks of a known template that affect only their queue.
 
-`asks.add_ask` is the general path with the same result. The fast path is for tens of thousands of asks.
+`asks.add_ask` is the general path with the same result. The fast path saves time when tens of thousands of asks arrive.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ from server.state.equivalence import is_small
 from server.state.partition import Partition
 
 GATHERED_MAX: Final = 2_100
-"""The number of unqueued asks above which all of them are enqueued at once, without waiting for the tick.
+"""The number of unqueued asks above which all of them are enqueued before the next tick.
 
-A tick of the server has a budget of this many steps (`rpc.limits.TICK_BUDGET`), and places no larger batch. With more asks, the
-tick would have to enqueue the asks itself.
+A tick of the server has a budget of this many steps (`rpc.limits.TICK_BUDGET`), and therefore places no larger batch. Unqueued
+asks beyond this number would have to be enqueued during the tick, which would make the tick longer.
 """
 _RUNNING: Final = ApplicationState.RUNNING
 _ACCEPTED: Final = ApplicationState.ACCEPTED
@@ -43,9 +43,9 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
     """Add the asks of the events from ``first`` on.
 
-    Stop before an event of another kind, and before an ask that affects more than its queue. The added asks stay unqueued, in
-    no group, because the next tick places most of them as they are. If there are more than GATHERED_MAX, they are enqueued.
-    Return the index of the first event that was not taken.
+    Stop before an event that is not a new ask, and before an ask that affects more than its queue. The added asks stay
+    unqueued, in no group, because the next tick can place most of them in a batch. If more than GATHERED_MAX asks are unqueued,
+    all of them are enqueued. Return the index of the first event that was not taken.
     """
     at = first
     while at < len(events):

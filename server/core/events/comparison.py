@@ -25,9 +25,9 @@ def is_unreported(partition: Partition, ask: Ask) -> bool:
 def clear_key(
     state: State, partition: Partition, key: str, application: Application | None, now: int
 ) -> None:
-    """End a known pod if a pod of another kind or application is now reported under its key.
+    """End a known pod if the report under its key is now about a pod of another kind, or of another application.
 
-    The pod that is reported counts as a new pod.
+    The reported pod counts as a new pod.
 
     ``application`` is the application of the new report, or None if the report is about a foreign pod.
     """
@@ -57,8 +57,8 @@ def same_spec(partition: Partition, known: Ask, spec: AskSpec) -> AskSpec:
 def waits_again(partition: Partition, known: Ask) -> bool:
     """Record that a pod is reported again as a waiting ask.
 
-    Return whether the pod was being released or replaced, and therefore becomes a waiting ask again. Any other allocation that
-    is reported as a waiting ask keeps its node, and its placement is sent again at the end of the sync.
+    Return whether the pod was being released or replaced, and therefore becomes a waiting ask again. An allocation that was
+    neither being released nor being replaced keeps its node, and its placement is sent again at the end of the sync.
     """
     resumption = partition.resumption
     if resumption is None or not is_unreported(partition, known):

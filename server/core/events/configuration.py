@@ -26,7 +26,10 @@ from server.state.prepared import Prepared
 
 PAST_MAX: Final = 8
 PAST_CHARACTERS_MAX: Final = 1 << 18
-"""The limits on the earlier configurations that are kept for comparisons: their number, and their total length in characters."""
+"""The limit on the total length, in characters, of the earlier configurations that are kept for comparisons.
+
+PAST_MAX limits the number of these configurations.
+"""
 GIVEN_MAX: Final = 256
 """The largest number of managers for which the digest of the last configuration text is stored.
 
@@ -36,7 +39,7 @@ The oldest digest is dropped first.
 PUT_OFF_FROM: Final = 5_000
 """If a partition has at least this many queues and applications, the first tick after a new configuration only places asks.
 
-A search for claims among this many takes 20 ms.
+A search for claims among 5,000 queues and applications takes 20 ms.
 """
 
 
@@ -152,7 +155,7 @@ def is_stale(state: State, event: ConfigurationApplied) -> bool:
 def register(
     state: State, event: ManagerRegistered, configuration: Configuration, now: int
 ) -> Parts[list[Decision]]:
-    """Apply the configuration of a registration in parts, or return the reply that says why the present one stays in force."""
+    """Apply the configuration of a registration in parts, or return the reply that says why the configuration in force stays in force."""
     rm_id = event.rm_id
     is_used = counts(state, rm_id, configuration.digest)
     _note_given(state, rm_id, configuration.digest)
@@ -337,7 +340,7 @@ def _drop_complete(state: State, partition: Partition) -> None:
 def _bring(
     state: State, partition: Partition, spec: PartitionSpec, now: int, *, classes_later: bool
 ) -> Parts[list[Decision]]:
-    """Change queues, limits and order to those of a specification. Return notes about removed queues."""
+    """Change the queues, the limits and the order of asks to those of a specification. Return notes about removed queues."""
     removed = yield from tree.apply_spec_in_parts(
         partition, spec, state.prepared_for(spec), classes_later=classes_later
     )
@@ -349,7 +352,11 @@ def _bring(
 
 
 def drop_retired(state: State) -> Parts[None]:
-    """Clear the owner of every empty partition, and remove, in parts, empty partitions that are no longer configured."""
+    """Remove, in parts, each empty partition that is no longer configured.
+
+    A partition is empty if it has no nodes and no applications. Every empty partition loses its owner, even if it is still
+    configured.
+    """
     for partition in list(state.partitions.values()):
         if partition.index.nodes or partition.applications:
             continue
@@ -364,7 +371,10 @@ def drop_retired(state: State) -> Parts[None]:
 
 
 def untie(partition: Partition) -> Parts[None]:
-    """Free the queues of a removed partition, children first. Garbage collection does not free them (`rpc/garbage`)."""
+    """Free, in parts, the memory of the queues of a removed partition, children first.
+
+    Garbage collection does not free this memory (`rpc/garbage`).
+    """
     for at in range(len(partition.queues)):
         if not at % PART:
             yield

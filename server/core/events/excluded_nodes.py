@@ -17,7 +17,7 @@ TIMER: Final = "avoid"
 
 
 def note(state: State, partition: Partition, ask: Ask, node_id: str, now: int) -> None:
-    """Record that an ask avoids a node from this instant on. The caller gives the ask its new equivalence class."""
+    """Record that an ask avoids a node from this instant on. The caller must then give the ask its new equivalence class."""
     avoided = partition.avoided.setdefault(ask.key, {})
     avoided.pop(node_id, None)
     while len(avoided) >= AVOIDED_NODES_MAX:
@@ -33,7 +33,7 @@ def avoid(state: State, partition: Partition, ask: Ask, node_id: str, now: int) 
 
 
 def over(partition: Partition, key: str, now: int) -> None:
-    """Drop the nodes that an ask has avoided for long enough, so that the ask may use them again."""
+    """Let an ask use those nodes again that it has avoided for AVOID_MS."""
     avoided = partition.avoided.get(key)
     if avoided is None:
         return

@@ -1,10 +1,11 @@
 """The size of gangs that declare no size. Such a gang is complete when no new member has arrived for `job.gathering` (J1).
 
-A gang needs all members that exist at the instant when it is complete. A later member joins the gang, but the gang does not
-need it. If a member is lost before all members are placed, the gang waits for members again (it *gathers*). A running member
-that the manager reports counts in the size of its gang at once, without the wait for `job.gathering`. Running members were
-placed together, and the manager that reports them knows all members of the gang. A gang of one member is treated as an ordinary
-ask and is not recorded as a gang. A member that arrives later starts a new gang, which waits for further members.
+At the instant when a gang is complete, its size is set to the number of its members, and the gang needs all of these members. A
+member that joins later is placed with the gang, but the gang does not need this member. If a member is lost before all members
+are placed, the gang waits for members again (it *gathers*). A running member that the manager reports counts in the size of its
+gang at once, without the wait for `job.gathering`. Running members were placed together, and the manager that reports them
+knows all members of the gang. A gang of one member is treated as an ordinary ask and is not recorded as a gang. A member that
+arrives later starts a new gang, which waits for further members.
 """
 
 from dataclasses import replace
@@ -65,10 +66,10 @@ def joins(
 ) -> int | None:
     """Record that a member joins its gang.
 
-    Do nothing if the gang has a stated size.
+    If the gang has a stated size, record nothing.
 
-    A new member restarts the wait of a gathering gang, or ends it if the member states a size. A ``known`` member of the gang does
-    not count as new. For a known member, return the instant since which its gang gathers, or None.
+    A new member restarts the wait of a gathering gang. If the new member states a size, the wait ends. A ``known`` member of the
+    gang does not count as new. For a known member, return the instant since which its gang gathers, or None.
     """
     gang = application.gangs.get(spec.gang_key)
     if gang is None or not gang.counted:
@@ -93,7 +94,7 @@ def existing(
 ) -> AllocationAdded:
     """Return the event of a running member with its gang's size.
 
-    If the member is new and its gang states no size, the size is counted again.
+    If the member is new and its gang has no stated size, the members are counted again.
     """
     event = sized(partition, application, event, known)
     joins(partition, application, event.spec, known)

@@ -45,7 +45,10 @@ def asks_added(partition: Partition, application: Application, now: int) -> list
 
 
 def allocated(partition: Partition, application: Application, now: int) -> list[Decision]:
-    """Make an application Running at its first allocation. If it declared placeholders, wait until all of them are allocated."""
+    """Make an application Running at its first allocation.
+
+    If the application declared placeholders, make it Running only when all of them are allocated.
+    """
     if is_reserving(application) and not is_complete(partition, application):
         return []
     if application.state in _BEGINNING:
@@ -132,7 +135,10 @@ def failed(partition: Partition, application_id: str, now: int) -> list[Decision
 
 
 def forget(partition: Partition, application: Application) -> list[Decision]:
-    """Remove an application without asks and allocations from the state. Return notes about queues that are removed with it."""
+    """Remove an application without asks and allocations from the state.
+
+    Return notes about the queues that are removed together with the application.
+    """
     leaf = application.leaf
     ranking.leave(leaf, application)
     application.heap.clear()  # Outdated entries refer to groups, and groups to the application: a cycle.
@@ -162,7 +168,7 @@ def removed_note(partition: Partition, path: str) -> Noted:
 
 
 def released(partition: Partition, ask: Ask, termination: Termination, message: str) -> Released:
-    """Return the decision that tells the shim to release an allocation. The state is not changed."""
+    """Return the decision that orders the shim to release an allocation. The state is not changed."""
     return Released(
         ask.rm_id,
         partition.name,
@@ -249,7 +255,7 @@ def _vacated(state: State, partition: Partition, commitment: Commitment, now: in
 
 
 def take_over(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
-    """Place the real ask, because its placeholder is gone. Abort the decision if the node no longer has capacity for the ask."""
+    """Place the real ask of a replacement, because its placeholder is gone. Abort the decision if the node no longer has capacity for the ask."""
     for held in list(commitment.pledges.values()):
         ask, node = held.ask, held.node
         if not has_pledged_capacity(ask.ask_class, held):

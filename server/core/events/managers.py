@@ -36,11 +36,13 @@ WIPED: Final = 50
 
 
 def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
-    """Register a shim, in parts. Objects that a shim with this id reported before are kept and compared, or are removed.
+    """Register a shim, in parts.
 
-    The objects are kept if the shim will report when its sync is complete, and does not request that its objects are forgotten.
-    The shim's configuration is ignored if the core's configuration comes from a file, and refused if it comes from another
-    manager. A registration of an old epoch changes nothing (design 7.2).
+    If a shim with this id was registered before, the objects that it reported are kept, and compared with the new reports,
+    under two conditions: the shim will report when its sync is complete, and it does not request that its objects are
+    forgotten. Otherwise these objects are removed. The shim's configuration is ignored if the core's configuration comes from a
+    file, and refused if it comes from another manager. A registration with an epoch that is too low is refused and changes
+    nothing (design 7.2).
     """
     known = moving.known_manager(state, event.table_revision, event.rm_id)
     if why := epochs.obstacle(known, event):
@@ -112,7 +114,7 @@ def take_leadership(state: State, event: LeadershipTaken) -> list[Decision]:
 
 
 def wipe_part(state: State, event: ManagerWiped, now: int) -> list[Decision]:
-    """Remove up to ``event.most`` asks and allocations of a shim before it registers again. Return decisions for other managers."""
+    """Remove up to ``event.most`` asks and allocations of a shim before it registers again. Return decisions for managers other than this shim."""
     manager = state.managers.get(event.rm_id)
     if manager is not None and event.epoch < manager.epoch:
         return []
@@ -150,7 +152,7 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
 def _configure(
     state: State, event: ManagerRegistered, brought: Configuration, now: int
 ) -> Parts[list[Decision]]:
-    """Apply a registration's configuration. Only the first manager that brings a configuration can change it (design 1.11)."""
+    """Apply a registration's configuration. Only the first manager that brings a configuration can later replace the configuration (design 1.11)."""
     rm_id = event.rm_id
     state.configured_by = state.configured_by or rm_id
     if state.configured_by == rm_id:
@@ -165,7 +167,7 @@ def _configure(
 def _wipe(state: State, partition: Partition, rm_id: str, now: int) -> Parts[list[Decision]]:
     """Remove all objects that a manager reported.
 
-    Return the decisions for other managers with pods on the nodes that are removed.
+    Return the decisions for other managers that have pods on the removed nodes.
     """
     decisions: list[Decision] = []
     for at, application in enumerate(_applications(partition, rm_id)):

@@ -6,7 +6,7 @@ from server.core.state import MovedPartition, State
 from server.state.partition import Partition
 
 TIMER: Final = "move"
-"""The kind of the timer at which a move is given up. This timer is not passed on to the new owner of the partition."""
+"""The kind of the timer at which a move is given up. The new owner of the partition does not get this timer."""
 
 
 def of(state: State, name: str) -> MovedPartition:
@@ -24,7 +24,7 @@ def of(state: State, name: str) -> MovedPartition:
 
 
 def take(state: State, moved: MovedPartition) -> None:
-    """Add a partition of another core. What this core already stores about the partition's manager is kept."""
+    """Add a partition of another core. If this core already stores facts about the partition's manager, these facts are kept."""
     partition = moved.partition
     state.partitions[partition.name] = partition
     for due, _, kind, name, subject in moved.timers:
@@ -40,10 +40,9 @@ def take(state: State, moved: MovedPartition) -> None:
 def adopt(state: State, former: State) -> list[str]:
     """Take, from the state of their former core, the partitions that this core owns and does not have yet.
 
-    Return their names.
-
-    Asks keep their ages and back-offs. Queues keep their timers. Open decisions stay open. After this call, the former core
-    must not decide for these partitions, and its state must not be used, because the objects are moved.
+    Return the names of these partitions. Asks keep their ages and back-offs. Queues keep their timers. Open decisions stay
+    open. After this call, the former core must not decide for these partitions, and its state must not be used, because the
+    objects are moved.
     """
     taken = []
     for spec in state.own(state.configuration):

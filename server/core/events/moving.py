@@ -52,7 +52,7 @@ def encoded(part: bytes) -> str:
 
 
 def in_the_way(state: State, name: str, group: str = "") -> str:
-    """Return the partition whose move has to end before another partition can move, or "" if there is none.
+    """Return the partition whose move has to end before the partition ``name`` can move, or "" if no such move is in progress.
 
     ``group`` is the new owner, or "" if this core's group is the new owner.
 
@@ -149,7 +149,7 @@ def _part(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
     """Read the copy, and store it until a shim registers with the new table.
 
-    An earlier copy of the partition belongs to a move that was given up.
+    An earlier copy of the partition is replaced, because it belongs to a move that was given up.
     """
     del now
     name, parts = event.partition, state.copies.pop(event.partition, [])

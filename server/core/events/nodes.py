@@ -50,7 +50,7 @@ def add(state: State, event: NodeAdded, now: int) -> list[Decision]:
 
 
 def _unreported(partition: Partition, node_id: str) -> Node | None:
-    """Return the node if its manager registered again and has not reported it since then. Return None otherwise."""
+    """Return the node if its manager registered again and has not reported the node since then. Otherwise return None."""
     resumption = partition.resumption
     node = None if resumption is None else resumption.nodes.get(node_id)
     return node if node is not None and partition.index.nodes.get(node_id) is node else None
@@ -202,7 +202,7 @@ def _set_standing(partition: Partition, node: Node, now: int, *, enabled: bool) 
 def _stands(partition: Partition, node: Node, *, enabled: bool) -> bool:
     """Return whether a drain or enable event changes nothing, because the node already has the state that the event sets.
 
-    This is possible for a node that its manager reported again.
+    Such an event can come after the manager has registered again and reported the node again.
     """
     resumption = partition.resumption
     if resumption is None or node.node_id not in resumption.announced:
@@ -279,7 +279,7 @@ def _drop_pledges(
 
 
 def remove(state: State, partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Remove a node (DECOMISSION), its foreign pods and its allocations, each with a release to the shim. Drop its pledges."""
+    """Remove a node (DECOMISSION), its foreign pods and its allocations, and return a release to the shim for each allocation. Drop its pledges."""
     node.schedulable = node.opened = False
     partition.index.leave(node)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)

@@ -10,7 +10,11 @@ from server.state.partition import Partition
 ASKS_MAX: Final = 2_000_000
 """The largest number of asks and allocations that one partition accepts."""
 CROWDED: Final = QUANTITY_LIMIT - ASKS_MAX * SMALL
-"""The total of a type below which small asks need no check: even if ASKS_MAX small asks are added, the sum stays below the bound."""
+"""The total of a type below which small asks need no check.
+
+A small ask requests less than SMALL of each type. Even if ASKS_MAX small asks are added to a total below CROWDED, the sum stays
+below the bound.
+"""
 
 
 def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) -> str:
@@ -21,8 +25,8 @@ def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) 
 
     Return "" if the amount is valid.
 
-    ``of_ask`` is true if the amount belongs to an ask. The number of asks is limited, so that small quantities of asks need no
-    check while the total is low.
+    ``of_ask`` is true if the amount belongs to an ask. An ask's quantity below SMALL is not checked while the partition's total
+    of its type is below CROWDED: ASKS_MAX such quantities cannot raise the total to 2^62.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"

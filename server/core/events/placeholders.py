@@ -48,7 +48,7 @@ def declare(
 ) -> None:
     """Record the placeholders that an application declares.
 
-    The time-out of the placeholders starts now, even if none of them arrives.
+    The time-out of the placeholders counts from ``now``, even if no placeholder arrives.
     """
     application.reserve = reserve
     if reserve.wanted:
@@ -58,7 +58,8 @@ def declare(
 def seen(state: State, partition: Partition, ask: Ask) -> None:
     """Count a new placeholder. Other asks are ignored.
 
-    The time-out starts when the application's oldest placeholder was created, whether or not the application declared any.
+    The time-out of the placeholders counts from the creation of the application's oldest placeholder, even if the application
+    declared no placeholders.
     """
     if not ask.spec.placeholder:
         return
@@ -76,7 +77,8 @@ def seen(state: State, partition: Partition, ask: Ask) -> None:
 def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAdded:
     """Return the ask as a member of the gang of its application's placeholders, unless its client names a gang.
 
-    Thus the placeholders are placed all together or not at all, once all declared placeholders have arrived.
+    Once all declared placeholders have arrived, the gang is placed, and its placeholders get their nodes all together or not at
+    all.
     """
     spec = event.spec
     if not spec.placeholder or spec.gang_key:
@@ -94,9 +96,9 @@ def resized(ask: Ask, spec: AskSpec) -> None:
 
 
 def runs_already(partition: Partition, ask: Ask, now: int) -> list[Decision]:
-    """Update an application for an existing allocation.
+    """Update an application because a pod of it already runs.
 
-    If the allocation is a real pod, asks of the application stop waiting for all placeholders to arrive.
+    If this pod is not a placeholder, the application's asks no longer have to wait until all its placeholders have arrived.
     """
     reserve = ask.application.reserve
     if reserve is not None and not ask.spec.placeholder:
@@ -157,10 +159,10 @@ def _order(state: State, partition: Partition, swap: Swap, now: int) -> Decision
 
 
 def keeps_place(partition: Partition, ask: Ask, spec: AskSpec) -> bool:
-    """Return whether a changed ask still replaces its placeholder. If so, the ask has its new spec afterwards.
+    """Return whether a changed ask still replaces its placeholder.
 
-    The ask still replaces the placeholder if the size and the priority of the ask are unchanged, and the node of its pledge
-    still suits it. Other nodes do not matter, because there the ask would not use the capacity that its placeholder frees.
+    The ask still replaces the placeholder if the size and the priority of the ask are unchanged, and the ask may still run on
+    the node of its pledge. No other node is checked. If the result is True, the ask has the new ``spec`` after the call.
     """
     held, before = ask.pledge, ask.spec
     same_size = (spec.resource, spec.constraints.host_ports, spec.priority) == (
@@ -246,8 +248,9 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
 def timed_out(state: State, partition: Partition, application_id: str, now: int) -> list[Decision]:
     """Handle the time-out of an application's placeholders. An outdated timer does nothing.
 
-    If the application is still Accepted, it becomes Resuming (Soft) or Failing (Hard). In any case its unused placeholders are
-    released. Before the sync is complete, the time-out is checked again later.
+    If the application is still Accepted, it becomes Resuming (Soft) or Failing (Hard). Whatever its state is, its unused
+    placeholders are released. If the sync is not complete yet, do nothing now, and check the time-out again after
+    LOOK_AGAIN_MS.
     """
     application = partition.applications.get(application_id)
     reserve = application.reserve if application is not None else None

@@ -1,8 +1,8 @@
 """The recovery of decisions that were open when the core ended, from the annotations (marks) on the victims of these decisions (C8).
 
-A mark names the decision, the preemptor and the node. Until the decision is reopened, its victims only count as releasing. The
-decision is reopened at the end of the sync, when all pods are known. If the manager declares no sync, it is reopened when the
-preemptor has arrived.
+A mark names the decision, the preemptor and the node. Until the decision is reopened, its victims count as releasing, but no
+capacity is kept for the preemptor. The decision is reopened at the end of the sync, when all pods are known. If the manager declares
+no sync, the decision is reopened when the preemptor has arrived.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ def note_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> None:
 
 
 def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
-    """Set an existing allocation to releasing, and store the release mark in its report.
+    """Set an existing allocation to releasing, and store the release mark that its report has.
 
     Three kinds of reports change nothing. First, a repeated report of an allocation that is already releasing, because the
     decision may have ended since the first report. Second, a report of a placeholder that is being replaced. Third, a report
@@ -96,7 +96,7 @@ def rebuild(
 def _is_complete(ask: Ask) -> bool:
     """Return whether policies can plan for the ask.
 
-    This is possible for a single ask, and for a gang once the members that the gang needs have arrived.
+    Policies can plan for a single ask, and for a gang member once the members that the gang needs have arrived.
     """
     return isinstance(ask.group, Group) or (isinstance(ask.group, Gang) and ask.group.gathered)
 
@@ -104,10 +104,11 @@ def _is_complete(ask: Ask) -> bool:
 def _mark_with_capacity(
     partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
 ) -> ReleaseMark:
-    """Return the first mark whose node has free capacity for the ask once the decision's own victims are gone.
+    """Return the first release mark of a decision whose node has capacity for the ask once the decision's own victims are gone.
 
-    If there is none, return the first mark. If a decision was planned again after a veto, its marks may name several nodes: the
-    mark of a victim that was already being evicted still names the earlier node.
+    ``marks`` has the release marks that the decision's victims carry, by victim. If no node has capacity for the ask, return
+    the first mark. If a decision was planned again after a veto, its marks may name several nodes: the mark of a victim that
+    was already being evicted still names the earlier node.
     """
     found = list(marks.values())
     for mark in found:
@@ -125,7 +126,7 @@ def _free_enough(node: Node, marks: Iterable[str], ask: Ask) -> bool:
 def _assignments(
     partition: Partition, ask: Ask, marks: Mapping[str, ReleaseMark], mark: ReleaseMark
 ) -> list[Assignment]:
-    """Return an assignment of the ask to the node in its mark, or one assignment for each member of its gang (J10).
+    """Return an assignment of the ask to the node that ``mark`` names, or one assignment for each member of the ask's gang (J10).
 
     Return [] if a member gets no node.
     """
@@ -138,7 +139,7 @@ def _assignments(
 def _drop_unfit(
     partition: Partition, mark: ReleaseMark, now: int, *, all_known: bool
 ) -> list[Decision]:
-    """Drop pledges that no longer fit on the node in the mark, because the node may have changed during the restart (G10).
+    """Drop pledges that no longer fit on the node that ``mark`` names, because the node may have changed during the restart (G10).
 
     Pledges are checked only after the node was enabled or drained, or when all pods are known.
     """

@@ -100,7 +100,7 @@ def _is_quiet(ask: Ask) -> bool:
 
 
 def leaves_alone(state: State, event: Event) -> bool:
-    """Return whether the event does not affect unqueued asks: it ends a plain allocation, or only counts messages."""
+    """Return whether the event does not affect unqueued asks. Such an event ends a plain allocation, or only updates the counts of messages."""
     if type(event) is MessagesTaken:
         return True
     if type(event) is not ReleaseRequested or event.termination is _FAILED_ON_RM:

@@ -1,8 +1,8 @@
 """The sync of a manager that registers again while the core keeps the manager's objects (design 1.10).
 
 During the sync, the manager's new reports are compared with its earlier reports (`comparison`). At the end of the sync, every
-object that the manager did not report again counts as ended. After this, every decision that the core had sent to the manager
-and that may be lost is sent again.
+object that the manager did not report again counts as ended. Then the core sends again every decision for the manager that the
+manager may not have received.
 """
 
 import heapq
@@ -83,7 +83,7 @@ def go_on(state: State, partition: Partition, now: int) -> list[Decision]:
 
 
 def drop(state: State, partition: Partition) -> None:
-    """Stop comparing, because all objects of the manager are removed or its registration is forgotten."""
+    """End the comparison of known objects with new reports, because the manager's objects are removed or its registration is forgotten."""
     resumption, partition.resumption = partition.resumption, None
     for timer in () if resumption is None else resumption.timers:
         heapq.heappush(state.timers, timer)
@@ -187,8 +187,8 @@ def _send_again(partition: Partition, resumption: Resumption) -> Iterator[Decisi
 def _order_again(partition: Partition, resumption: Resumption, ask: Ask) -> Iterator[Decision]:
     """Yield the core's order to release an allocation that was reported without the mark of that order.
 
-    An allocation may count as releasing only because an earlier report had a mark. If it is now reported without a mark, it
-    counts as running again.
+    If no order of the core exists, and the allocation counts as releasing only because an earlier report had a mark, the
+    allocation counts as running again.
     """
     if ask.going is not None:
         yield apply_plan.order_again(partition, ask)

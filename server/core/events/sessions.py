@@ -57,7 +57,7 @@ _MANAGER: Final = attrgetter("rm_id")
 
 
 def count(state: State, decisions: Sequence[Decision]) -> None:
-    """Count decisions for managers whose sessions can be resumed. Call this with all decisions, in order."""
+    """Count decisions for managers whose sessions can be resumed. The caller must pass all decisions of the core, in order."""
     if not decisions or not any(one.session for one in state.managers.values()):
         return
     for kind, run in groupby(decisions, type):

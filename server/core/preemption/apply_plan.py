@@ -38,9 +38,10 @@ _MANAGER: Final = attrgetter("rm_id")
 
 
 class Written(NamedTuple):
-    """The result of applying a plan: the decisions to report, each followed by the releases of its victims.
+    """The result of applying a plan.
 
-    ``expiring`` has a pair for each decision that expires: the instant of its expiry and its id.
+    ``decisions`` has the decisions to report, each followed by the releases of its victims. ``expiring`` has a pair for each
+    decision that expires: the instant of its expiry and its id.
     """
 
     decisions: list[Decision]
@@ -52,7 +53,8 @@ def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
 
     Return the decisions to report, which are recorded.
 
-    In a partition that only observes, the decision is recorded without effect, unless it was shown before (P8).
+    In a partition that only observes, the decision is recorded and has no effect. A decision that was shown before is not recorded
+    again (P8).
     """
     if plan.facts.reserves:
         return _reserve(partition, plan, now)
@@ -101,7 +103,7 @@ def is_shown(partition: Partition, plan: Plan) -> bool:
 
 
 def show(partition: Partition, plan: Plan) -> None:
-    """Record that a decision was shown. If there are too many records, those of asks that no longer wait are dropped."""
+    """Record that a decision was shown. If there are too many such records, the records of asks that no longer wait are dropped."""
     shown = partition.round.observed
     if len(shown) > 2 * (partition.ask_count + len(partition.queues)):
         for key in [key for key in shown if not _waits(partition, key)]:
@@ -129,9 +131,9 @@ def _content(plan: Plan) -> tuple[str, ...]:
 
 
 def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
-    """Return the suspended decision that the plan continues: a decision one of whose victims was vetoed (C6).
+    """Return the suspended decision that the plan continues.
 
-    Return None for a new decision.
+    A decision is suspended if one of its victims was vetoed (C6). Return None if the plan makes a new decision.
     """
     keys = [pledge.ask.key for pledge in plan.pledges]
     keys += [plan.shrink.queue] if plan.shrink is not None else []
@@ -144,7 +146,7 @@ def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
 def end_suspended(partition: Partition) -> None:
     """Abort suspended decisions for which no new plan was found.
 
-    A decision that reduces the usage of a queue stays open while it has other victims.
+    A decision that reduces the usage of a queue stays open as long as it has victims that were not vetoed.
     """
     checks = partition.decisions.checks.by_ask
     for commitment in list(dict.fromkeys(partition.decisions.suspended.values())):
@@ -191,7 +193,7 @@ def _node(partition: Partition, pledge: PlannedPledge) -> Node:
 def _make_way(partition: Partition, pledge: PlannedPledge) -> list[Decision]:
     """Drop the reservation of the pledge's ask, and the reservations of other asks on the pledge's node.
 
-    Return notes for these other asks (design 6.6).
+    Return notes about the reservations of the other asks (design 6.6).
     """
     own = partition.asks[pledge.ask.key].pledge
     known = _node(partition, pledge).pledges.values()
@@ -240,8 +242,8 @@ def _released(
 def order_again(partition: Partition, ask: Ask) -> Released:
     """Return once more the order to release a victim, because its manager may have lost the first order.
 
-    For an open decision, the repeated order equals the first order. If the decision has ended, the order names no preemptor, so
-    that the manager carries the order out in any case.
+    For an open decision, the repeated order equals the first order. If the decision has ended, the order names no preemptor.
+    The manager then carries the order out without looking for a preemptor.
     """
     record, going = partition.decisions.records.get(ask.leaves_by), ask.going
     assert going is not None, f"{ask.key} is no victim"
@@ -277,7 +279,10 @@ def _beneficiaries(
 
 
 def delivery(partition: Partition, policy: PolicyFacts) -> str:
-    """Return how victims of a policy are evicted: by `delivery`, or for gangs by `podShouldBeDeletedWhenPreempted` if that is set (J11)."""
+    """Return how victims of a policy are evicted: as the setting `delivery` says.
+
+    For gangs, the setting `podShouldBeDeletedWhenPreempted` replaces `delivery` if it is set (J11).
+    """
     settings = partition.spec.preemption
     if not policy.gang or settings.job_delete is None:
         return settings.delivery

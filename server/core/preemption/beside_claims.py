@@ -1,9 +1,8 @@
 """The groups of equal asks that a tick examines for policies other than claims.
 
-The asks of these groups may replace pods of their queue (I5), or count as gangs of one member (J4).
-
-If at most SEARCH_MOST groups wait, each tick examines all groups. If more groups wait, a tick examines at most PART_MOST
-groups. The next ticks continue the round with the other groups. Groups of the highest priority come first, and among equal
+The asks of these groups may replace pods of their queue (I5), or count as gangs of one member (J4). If at most SEARCH_MOST
+groups wait, each tick examines all groups. If more groups wait, a tick examines at most PART_MOST groups. The next ticks
+continue the round with the groups that are not examined yet. Groups of the highest priority come first, and among equal
 priorities the oldest. Without this limit, a tenant whose asks have many different sizes would make each tick long. Reservations
 are offered only in the tick that examines the last groups (O6).
 """
@@ -50,14 +49,14 @@ class Part:
 
     @property
     def is_last(self) -> bool:
-        """Return whether no groups are left for the next ticks. Between two rounds (P1) the result is True."""
+        """Return whether no groups are left for the next ticks. While claims wait for the next round (P1), the result is True."""
         return self._search is None or len(self._search.groups) <= PART_MOST
 
     def settle(self, *, cut: bool) -> bool:
         """Record that the tick has planned for its groups, and return whether groups are left for the next tick.
 
-        ``cut`` is true if the budget ended before the tick had tried all asks. In that case the next tick examines the same
-        groups again.
+        ``cut`` is true if the budget ended before the tick had tried all asks. If ``cut`` is true, the next tick examines the
+        same groups again.
         """
         search = self._search
         if search is None:
@@ -77,7 +76,7 @@ class Part:
 
 
 def _is_needed(partition: Partition) -> bool:
-    """Return whether asks may replace pods of their queue, or whether single asks count as gangs because only gangs may claim."""
+    """Return whether groups have to be examined: asks may replace pods of their queue, or single asks count as gangs because only gangs may claim."""
     settings = partition.spec.preemption
     as_gangs = settings.lists(JOB) and not settings.lists(GUARANTEED)
     return settings.enabled and (as_gangs or any(map(settings.lists, REPLACING)))

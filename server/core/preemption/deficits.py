@@ -1,6 +1,6 @@
 """The number of asks that a queue's deficit admits as claims, computed without a snapshot (G2, W6).
 
-This number shows whether there is work, so that a snapshot is taken only if there is work. The number is an upper bound,
+If this number is 0 for all queues, there are no claims to plan, and no snapshot has to be taken. The number is an upper bound,
 because policies and rules decide later. The number is computed when it is first needed, at most once a round.
 """
 
@@ -79,9 +79,9 @@ class Shortage:
         """Return an upper bound on how many more asks of this demand may claim (G2, W6); the bound is 0 if no ask may claim.
 
         A queue is *open* to an ask while it decides for a requested type and is below its entitlement in that type. An ask may
-        claim while at least one queue is open to it. Each claim lowers the deficits of the lowest open queue, in all types for
-        which this queue decides. Therefore the bound is a sum over the queues on the path: for each queue, the number of asks
-        that its deficit admits.
+        claim while at least one queue is open to it. Each claim lowers the deficits of the lowest queue that is open to the
+        ask, in all types for which this queue decides. Therefore the bound is a sum over the queues on the path: for each
+        queue, the number of asks that its deficit admits.
         """
         most: dict[str, int] = {}
         for index, quantity in demand:

@@ -2,8 +2,8 @@
 
 Due asks are found in the live state, so that a snapshot is taken only when there is work.
 
-The checks in this module are cheap, and they test only necessary conditions. Policies and rules decide later whether pods are
-evicted. For reservations, each group of equal asks is checked once, not each ask.
+The checks in this module take little time, because they test only necessary conditions. Policies and rules decide later whether
+pods are evicted. For reservations, one check is made for each group of equal asks.
 """
 
 from collections.abc import Sequence
@@ -70,8 +70,8 @@ def instants(partition: Partition) -> tuple[int | None, int | None]:
 def begin(partition: Partition) -> None:
     """Begin a round.
 
-    The masks of a round keep refused asks from being tried again. The masks are cleared if no round is open, or if the state
-    has changed since the open round began.
+    A round records the asks that it refused, and does not try them again (`Round.masked`). This record is cleared if no round
+    is open, or if the state has changed since the open round began.
     """
     state, now = partition.round, counters(partition)
     state.claims_ms = None
@@ -108,7 +108,7 @@ def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> sn
 def may_trim(partition: Partition, now: int) -> bool:
     """Return whether surplus may be reclaimed now (P1): the partition shares by weights, and usage exceeds capacity (W3).
 
-    If only the pace forbids it, schedule the next round.
+    If only the pace of rounds forbids the reclaim now, schedule the next round.
     """
     settings = partition.spec.preemption
     shared_out = settings.enabled and sharing.is_shared_out(partition)

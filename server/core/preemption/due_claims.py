@@ -1,7 +1,7 @@
 """The asks that are due for preemption (G1, G2, G11), found in the live state, so that a snapshot is taken only when there is work.
 
-The checks in this module test only necessary conditions for a claim, and they are cheap: one check for each group of equal
-asks. Policies and rules decide later whether pods are evicted.
+The checks in this module take little time: they test only necessary conditions for a claim, once for each group of equal asks.
+Policies and rules decide later whether pods are evicted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -107,7 +107,7 @@ def is_stuck(group: Group) -> bool:
 
 
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
-    """Yield the first asks of the group whose delay and back-off under a policy have ended, at most ``most`` asks (G1, I5).
+    """Yield those asks of the group whose delay and back-off under a policy have ended, in the order of P4, at most ``most`` asks (G1, I5).
 
     If no ask of the group is due, the group *rests*. Its asks are not examined again before the first of these asks is due.
     """
@@ -140,8 +140,8 @@ def _instants(
 ) -> Iterator[tuple[Ask, int]]:
     """Yield the asks of a group, in the order of P4, each with the instant from which it may preempt.
 
-    Asks that may not preempt are left out. If all asks of the group are sorted by age, stop after the first ask whose delay is
-    not over.
+    Asks that may not preempt are left out. If the group keeps its asks in the order of P4, stop after the first ask whose delay
+    is not over, because the asks after it are younger.
     """
     delay = delay_ms(partition, group.application.leaf, policy)
     refused_ms = _refused_ms(partition, group, policy)
@@ -160,8 +160,8 @@ def _instants(
 def _refused_ms(partition: Partition, group: Group, policy: str) -> int:
     """Return the instant at which preemption was last refused to a group, or 0 if it was never refused.
 
-    For replacements within a queue, a refusal since the present search began is ignored. That refusal was the answer to a claim
-    of this round, and the ask may still replace pods of its queue.
+    For replacements within a queue, a refusal since the present search began is ignored. Such a refusal was the answer to a
+    claim in this round. The refused ask may still replace pods of its queue.
     """
     refused_ms, search = partition.round.tries.refused_ms(group), partition.round.group_search
     is_of_search = (
@@ -213,8 +213,8 @@ def longest_backoff(partition: Partition, asks: Iterable[Ask]) -> int:
 def delay_ms(partition: Partition, leaf: Queue, policy: str) -> int:
     """Return how many milliseconds an ask of the leaf waits before it may claim (G1) or replace pods of its queue (I5).
 
-    If shares follow weights, an ask may claim at once (W6). Preemption within a queue keeps its delay even then, because it
-    gives no queue a larger share.
+    If shares follow weights, an ask may claim at once (W6). For replacements within a queue the delay remains even if shares
+    follow weights, because such a replacement gives no queue a larger share.
     """
     delay = facts(policy).delay
     if delay is Delay.NONE:

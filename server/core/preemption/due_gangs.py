@@ -28,11 +28,11 @@ Assignment = tuple[Ask, str, Node | None]
 Coming = tuple[Node, Amounts]
 """A node from which pods are being evicted, and its free capacity once these pods are gone."""
 GROUP_MOST: Final = 64
-"""The largest number of asks of one group that a round considers. The other asks are considered once these asks are placed."""
+"""The largest number of asks of one group that a round considers. The remaining asks of the group are considered once these asks are placed."""
 
 
 def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[GangDue]:
-    """Return the gangs for which policies may plan now. Schedule the next attempt for the other gangs.
+    """Return the gangs for which policies may plan now. For each gang whose turn comes later, schedule the next attempt.
 
     If no policy claims for single asks, each ask of ``groups`` counts as a gang of one member.
     """
@@ -49,7 +49,7 @@ def waiting(partition: Partition, groups: Sequence[Group], now: int) -> list[Gan
 
 
 def admitted(partition: Partition, found: list[GangDue], now: int) -> list[GangDue]:
-    """Return the gangs for which policies may plan now. The other gangs wait for the next round (P1)."""
+    """Return those gangs in ``found`` for which the pace lets policies plan now. All other gangs in ``found`` wait for the next round (P1)."""
     return [one for one in found if pacing.admits(partition, one.members[0], now)]
 
 
@@ -121,7 +121,7 @@ def _with_candidates(partition: Partition, groups: Sequence[Group]) -> Iterator[
     """Yield the groups that may find victims in their leaf (I2), and the groups that ordered evictions serve (G8).
 
     A group may find victims if another application runs in its leaf. At most two running applications of a leaf have to be
-    read, because at least one of two is not the group's own.
+    read: of two applications, at least one is not the application of the group.
     """
     coming, running = _coming(partition), dict[Queue, list[Application]]()
     for group in groups:
@@ -148,7 +148,7 @@ def _coming(partition: Partition) -> list[Coming]:
 def _gets_capacity(group: Group, coming: Iterable[Coming]) -> bool:
     """Return whether an ask of the group fits on unreserved capacity once the ordered evictions are done (G8, I4).
 
-    If limits lack headroom now, only these limits are checked. The nodes are not examined in that case.
+    If some limits lack headroom now, the result depends on these limits alone, and the nodes are not examined.
     """
     ask_class = group.ask_class
     full = [
@@ -187,7 +187,7 @@ def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
 
 
 def _again_ms(partition: Partition, group: Group, asks: list[Ask]) -> int:
-    """Return the instant at which the group's back-off after a refusal ends, or 0 if there is no back-off.
+    """Return the instant at which the back-off of the group or gang after a refusal ends, or 0 if no back-off is running.
 
     Gangs have no delay (J3).
     """
@@ -217,9 +217,9 @@ def _foremost(group: Group) -> list[Ask]:
 def reassign(partition: Partition, one: Gang, marks: Iterable[ReleaseMark]) -> list[Assignment]:
     """Return a node for every member of a gang whose decision was open before a restart (J10). Return [] if a member gets no node.
 
-    Members for which pods are evicted get the nodes that the victims' annotations name. Each other member gets the first node,
-    in the order of node names, with enough capacity for it. If the annotated node of a member lacks capacity, the member gets a
-    node by the same search. In this computation, all ordered releases count as done.
+    Members for which pods are evicted get the nodes that the victims' annotations name. Each other member gets the first node, in
+    the order of node names, with enough capacity for it. If the annotated node lacks capacity for a member, that member also gets
+    the first node with enough capacity. All ordered releases count as done here.
     """
     nodes = partition.index.nodes
     free = {name: nodes[name].free_without(nodes[name].dying()) for name in sorted(nodes)}

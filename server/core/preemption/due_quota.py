@@ -56,7 +56,10 @@ def configured(
 
 
 def synced(partition: Partition, now: int) -> list[Decision]:
-    """Start the full delay for queues over their maximum, because the sync is now complete (Q7). Return notes about these queues."""
+    """Start the timers of queues over their maximum, with their full delay, because the sync is now complete (Q7).
+
+    Return notes about these queues.
+    """
     return _told(partition, quota_timers.arm_all(partition, now), now)
 
 
@@ -65,8 +68,8 @@ def forced(
 ) -> list[Decision]:
     """Update the timers after an allocation was added or grew without a check of the maximum (Q7). Return notes.
 
-    An allocation that was sent again unchanged starts no timer. In a sync in which objects are compared, the update is made at
-    the end of the sync, because pods that still count may have ended.
+    An allocation that was sent again unchanged starts no timer. In a sync in which known objects are compared with new reports,
+    the update is made at the end of the sync, because pods that are still counted may have ended.
     """
     if partition.resumption is not None:
         partition.resumption.grown.setdefault(ask.key, (ask, before))
@@ -95,7 +98,7 @@ def _noted(partition: Partition, queue: str, code: Code, message: str) -> Noted:
 
 
 def _not_enforced(partition: Partition, told: Collection[str]) -> Parts[list[Noted]]:
-    """Return notes about queues over a maximum that is not enforced (Q4), except the queues in ``told``, which have a note already."""
+    """Return notes about queues whose usage exceeds a maximum that is not enforced (Q4). Queues in ``told`` have a note already and are left out."""
     notes: list[Noted] = []
     for at, (path, queue) in enumerate(partition.queues.items()):
         if not at % PART:

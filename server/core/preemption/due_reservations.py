@@ -1,9 +1,9 @@
 """The asks that are due for reservations (C7). The live state is searched one group of equal asks after another.
 
-The checks in this module are cheap, and they test only necessary conditions. The policy and the rules decide later whether a
-node is reserved. If at most SEARCH_MOST groups wait, each tick of a round checks all of them. If more groups wait, a *search*
-of all groups takes several ticks (see `_in_turns`). Without this limit, a tenant whose asks have many different sizes would
-make a tick long.
+The checks in this module take little time, because they test only necessary conditions. The policy and the rules decide later
+whether a node is reserved. If at most SEARCH_MOST groups wait, each tick of a round checks all of them. If more groups wait, a
+*search* of all groups takes several ticks (see `_in_turns`). Without this limit, a tenant whose asks have many different sizes
+would make a tick long.
 """
 
 from collections import Counter
@@ -22,13 +22,16 @@ from server.state.rounds import ReservationSearch
 SEARCH_MOST: Final = 5_000
 """The largest number of groups of equal asks that one tick checks. A search of several ticks keeps at most this many asks."""
 ANY_PORT: Final = 1 << 62
-"""A free capacity of a port type that no demand exceeds. Only pods use ports, so all ports of an empty node are free."""
+"""A number that is larger than every demand for a port type.
+
+It is used as the free capacity of an empty node, because all ports of an empty node are free.
+"""
 
 
 def reserving(partition: Partition, now: int) -> list[Ask]:
-    """Return the asks that may reserve, in order: for each group, its oldest asks.
+    """Return the asks that may reserve, in the order in which they may reserve.
 
-    Set the instant at which the next ask may reserve.
+    Only the oldest asks of each group are returned. Also set the instant at which the next ask may reserve.
     """
     state = partition.round
     state.due_ms = None
@@ -70,10 +73,7 @@ def _held(partition: Partition) -> Counter[str]:
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Clear the record of classes that are too large for every node.
-
-    The record is cleared if a node opened or was updated, or if a pledge ended.
-    """
+    """Clear the record of the classes that are too large for every node, if a node opened or was updated, or if a pledge ended."""
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
     if now != state.hopeless_seen:
@@ -82,7 +82,7 @@ def _refresh_hopeless(partition: Partition) -> None:
 
 
 def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
-    """Yield the groups whose limits have headroom and of whose class no node can take an ask.
+    """Yield each group whose limits have headroom, but of whose class no node can take an ask.
 
     Leaves that have as many reservations as a leaf may have are skipped.
     """
@@ -152,7 +152,7 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
     """Yield asks from the given list, which must be sorted by age, up to the first ask that may not reserve yet.
 
     Record the instant from which that first ask may reserve. An ask may reserve `reservation.RESERVE_AFTER_MS` after it began
-    to wait, and not before its application may reserve again.
+    to wait, but not while its application has to pause after a reservation that timed out.
     """
     for ask in oldest:
         comes = ask.pending_since + reservation.RESERVE_AFTER_MS
@@ -168,10 +168,7 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
 
 
 def is_searching(partition: Partition) -> bool:
-    """Return whether the search has groups left.
-
-    In these groups the search may still find asks that come before the asks that were already found.
-    """
+    """Return whether the search has groups left, in which it may still find asks that come before the asks that it has found."""
     search = partition.round.reservation_search
     return search is not None and bool(search.groups)
 
@@ -181,10 +178,11 @@ def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
 
     Return whether the next tick has to continue the search or begin another.
 
-    ``all_tried`` is true if the round tried every ask of the search, so that neither the budget nor a takeover stopped it
-    early. An ask that was left out of the snapshot counts as tried only if no more nodes may be reserved. If more nodes may be
-    reserved, the asks before it used up the budget, and the next tick has to try it. When a reservation ends, the round's masks
-    are cleared, because the end of a reservation may make a decision possible.
+    ``all_tried`` is true if the round tried every ask of the search. It is false if the budget or a takeover stopped the round
+    before that. An ask that was left out of the snapshot counts as tried only if no more nodes may be reserved. If more nodes
+    may be reserved, the ask was left out because the asks before it used up the budget, and the next tick has to try the ask.
+    When a reservation ends, the round's record of refused asks (`Round.masked`) is cleared, because the end of a reservation
+    may make a decision possible.
     """
     state = partition.round
     search = state.reservation_search
@@ -206,12 +204,13 @@ def _masks(ask: Ask) -> tuple[str, str]:
 def _in_turns(
     partition: Partition, search: ReservationSearch | None, held: Counter[str], now: int
 ) -> ReservationSearch:
-    """Return the search after this tick's share of the work. Begin another search if the last one has ended and something has changed.
+    """Return the search after this tick's share of the work.
 
-    One comparison excludes all groups that are larger than every node. When all other groups are checked, the round tries the
-    found asks in order, over as many ticks as its budget requires. Each ask is checked again before it is tried. With so many
-    groups, a reservation may therefore be made some ticks later than with fewer groups. An ask may become old enough, or able
-    to reserve, after its group was checked. The next search finds such an ask.
+    Begin another search if the last search has ended and the state has changed since then. One comparison excludes all groups whose
+    asks are larger than every node. When all other groups are checked, the round tries the found asks in order, over as many ticks as
+    its budget requires. Each ask is checked again before it is tried. A reservation may therefore be made some ticks later than
+    without this distribution of the work. An ask may become old enough, or able to reserve, after its group was checked. The next
+    search finds such an ask.
     """
     state = partition.round
     _requalify(partition)
@@ -253,7 +252,7 @@ def _begin(partition: Partition, held: Counter[str]) -> ReservationSearch:
 
 
 def _largest(partition: Partition) -> Amounts:
-    """Return the largest capacity of any open node, by type. For ports, return a number that no demand exceeds."""
+    """Return, by type, the largest capacity that an open node has. For ports, return a number that no demand exceeds."""
     largest = partition.index.largest()
     return [
         ANY_PORT if synthetic else much

@@ -22,9 +22,9 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 Weak = Counter[tuple[Queue, int]]
-"""The promises of pledges that give way to claims, by queue and type.
+"""The amounts that queues have promised through pledges that give way to claims, by queue and type.
 
-These promises do not count against the maximum of any queue.
+These amounts do not count against the maximum of any queue.
 """
 Over = Set[tuple[Queue, int]]
 
@@ -34,10 +34,9 @@ Over = Set[tuple[Queue, int]]
 def vetoed(state: State, event: VictimVetoed, now: int) -> list[Decision]:
     """Let a victim that the shim could not evict continue to run.
 
-    Until the end of a back-off, no plan chooses this victim (C6, V6).
-
-    Another plan is sought for quota runs, and for decisions whose pledges no longer fit. If the pod is not being released for
-    the decision that the veto names, only a note is returned.
+    Until the end of a back-off, no plan chooses this victim (C6, V6). If the victim belongs to a quota run, or if the pledges
+    of its decision no longer fit, another plan is sought. If the pod is not being released for the decision that the veto
+    names, only a note is returned.
     """
     for partition in state.partitions.values():
         ask = partition.asks.get(event.key)
@@ -105,9 +104,9 @@ def _record_veto(
 
 
 def _set_back(partition: Partition, ask: Ask, now: int) -> None:
-    """Make the next round try the ask at once.
+    """Let the next round try the ask without a wait, because its decision ended without effect.
 
-    If the ask is refused in the next round, its back-off is twice as long as before (C6).
+    Also double the ask's back-off, which begins if the next round refuses the ask (C6).
     """
     ask.tried_ms = now
     if isinstance(ask.group, Group):
@@ -142,7 +141,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 
 
 def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
-    """Return, by key, the victims of ended decisions whose capacity this decision still waits for."""
+    """Return, by key, the victims of ended decisions that still run and whose capacity this decision needs."""
     nodes = {held.node for held in commitment.pledges.values()}
     known = partition.decisions.leaving.items()
     return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
@@ -203,8 +202,8 @@ def check_pledges(
 ) -> list[Decision]:
     """End the pledges that no longer fit because a node has ``changed`` or lost capacity to a pod (G10), and return notes.
 
-    In a sync in which objects are compared, the check waits for the end of the sync, because pods that still seem to use the
-    capacity may be gone.
+    In a sync in which known objects are compared with new reports, the check is made at the end of the sync, because pods that
+    are still counted may be gone.
     """
     if not (changed or node.pledges):
         return []
@@ -247,7 +246,7 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 
     The caller must end each pledge before it requests the next one.
 
-    If only a node lost capacity, pledges on other nodes are checked only while a queue is over its maximum.
+    If ``node`` is given, pledges on other nodes are checked only while a queue is over its maximum.
     """
     if not partition.decisions.pledges:
         return
@@ -263,7 +262,10 @@ def _unfit(partition: Partition, node: Node | None = None) -> Iterator[Pledge]:
 
 
 def weak_promises(partition: Partition) -> Weak:
-    """Return, by queue and type, the sums of the promises of pledges that give way to claims."""
+    """Return, by queue and type, the total amount that the queue has promised through pledges that give way to claims.
+
+    Such a pledge belongs to a reservation, or to a decision for which another plan is being sought.
+    """
     weak: Weak = Counter()
     for held in partition.decisions.pledges.values():
         _count_weak(weak, held)
@@ -271,7 +273,7 @@ def weak_promises(partition: Partition) -> Weak:
 
 
 def _count_weak(weak: Weak, held: Pledge) -> None:
-    """Add the promise of a pledge to the sums, if the pledge gives way to claims."""
+    """Add the amounts of a pledge to ``weak`` for each queue on the path, if the pledge gives way to claims."""
     for queue in held.ask.application.leaf.path_up() if held.reserves else ():
         for index, quantity in held.demand:
             weak[queue, index] += quantity
@@ -299,7 +301,10 @@ def planned_free(node: Node) -> list[int]:
 
 
 def _over(partition: Partition, weak: Weak) -> Over:
-    """Return the queues whose usage and promises exceed their bound (or the bound of W2), each with the exceeded types."""
+    """Return each queue and type for which usage and promises together exceed the queue's bound.
+
+    The bound is the queue's maximum, or the deserved share of a leaf if that share is smaller (W2).
+    """
     found: set[tuple[Queue, int]] = set()
     for queue in partition.queues.values():
         for index, most in enumerate(tree.bound(partition, queue) or ()):

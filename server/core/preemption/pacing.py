@@ -3,7 +3,8 @@
 The record of released amounts starts when the core starts. After a restart the first round may therefore begin at once, with
 its whole budget. Claims, gangs, in-queue preemption and surplus reclaim wait for a round. Required nodes, quota runs and
 reservations do not wait for a round. A decision for which a new plan is sought after a veto, or after its manager agreed to a
-plan, does not wait for a round either. The amounts that such a decision releases count for the round that made the decision.
+plan, does not wait for a round either. The amounts that the new plan releases count as releases of the round that made the
+decision.
 """
 
 from collections import Counter
@@ -43,7 +44,7 @@ def due_ms(partition: Partition) -> int | None:
 
 
 def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
-    """Return the asks for which policies may plan now. The other asks wait for the next round."""
+    """Return those of the given asks for which the pace lets policies plan now. The remaining asks wait for the next round."""
     return [ask for ask in asks if admits(partition, ask, now)]
 
 
@@ -64,10 +65,10 @@ def admits(partition: Partition, ask: Ask, now: int) -> bool:
 
 
 def last_served(partition: Partition) -> int | None:
-    """Return the arrival number of the last ask that the round serves, or None if the round serves all asks.
+    """Return the arrival number of the last ask for which policies may plan in this round.
 
-    A round that continues serves only asks that already waited when the round began. If it also served newer asks, the round
-    might never end.
+    Return None if policies may plan for all asks. In a round that takes several ticks, policies plan only for asks that already
+    waited when the round began. If policies also planned for newer asks, the round might never end.
     """
     state = partition.round
     bounded = state.goes_on and partition.spec.preemption.rounds_interval_ms
@@ -75,7 +76,7 @@ def last_served(partition: Partition) -> int | None:
 
 
 def keep_waiting(partition: Partition, policy: str, now: int) -> None:
-    """Schedule the next round for an ask that was put off earlier in this round (P5), if its policy waits for rounds."""
+    """Schedule the next round for an ask that a budget of this round put off (P5), if its policy waits for rounds."""
     if facts(policy).waits_for_rounds and earliest_ms(partition) > now:
         due_claims.call_again(partition, now)
 
@@ -96,7 +97,7 @@ def begin(partition: Partition, now: int) -> None:
 
     Do nothing if a round is being continued, or if the next round may not begin yet.
 
-    Releases of plans that are made before the next round may begin count as releases of the last round.
+    If a plan is made before the next round may begin, its releases count as releases of the last round.
     """
     state, window = partition.round, partition.spec.preemption.pace_window_ms
     if state.goes_on or is_between(partition, now):

@@ -1,9 +1,9 @@
 """Plan checks: before pods are evicted for an ask with `rmCheck`, its manager says whether the ask would fit (design 1.8).
 
 The round that plans the eviction sends this question to the manager, and does not carry out the plan. Until the answer arrives,
-policies do not plan for these asks. After the answer "it fits", policies plan for these asks again, without waiting for a new
-round (P1). If the new plan equals the checked one, it is carried out. If the new plan differs, the core asks the manager about
-the new plan. `server.core.events.plan_answers` handles the answers.
+policies do not plan for the asks of this plan. After the answer "it fits", policies plan for these asks again, without waiting
+for a new round (P1). If the new plan equals the checked one, it is carried out. If the new plan differs, the core asks the
+manager about the new plan. `server.core.events.plan_answers` handles the answers.
 """
 
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from server.state.plan_checks import Placements, PlanCheck
 ANSWER_MS: Final = 10_000
 """The time within which a manager has to answer a plan check."""
 TIMER: Final = "plan-check"
-"""The kind of the timer for an answer that is overdue."""
+"""The kind of the timer that ends a plan check whose answer is overdue."""
 
 
 def is_needed(partition: Partition, plan: Plan) -> bool:
@@ -39,7 +39,7 @@ def waits(partition: Partition, plan: Plan) -> bool:
 
 
 class Asked(NamedTuple):
-    """The question about a plan, preceded by messages that end other checks of the same asks.
+    """The messages that ask a manager about a plan: first messages that end earlier checks of the same asks, then the question.
 
     ``overdue_ms`` is the instant at which the answer is overdue.
     """
@@ -99,8 +99,8 @@ def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
 
     A check has lost its purpose if one of its asks ended or got a node, or if its decision ended.
 
-    ``all_planned`` says that the policies have planned for every claim again since the last answer. If the manager agreed to a
-    plan but the policies did not make the same plan again, the plan of the check is outdated.
+    ``all_planned`` says that the policies have planned for every claim again since the last answer. A check whose plan the
+    policies did not make again since the manager agreed to it has lost its purpose, too.
     """
     checks = partition.decisions.checks
     found: list[Decision] = []

@@ -15,7 +15,7 @@ def remember(
 ) -> list[Decision]:
     """Record the refusal of an intent.
 
-    Return a note if the rule or node of the refusal differs from those of the group's previous refusal.
+    Return a note if the rule or the node of the refusal differs from the rule or the node of the group's previous refusal.
 
     All due asks of the group then wait until the back-off ends. If a budget put the ask off, these asks wait for the next round
     (P5). If the refused ask requires a node by name, it waits for a change of that node (G11).

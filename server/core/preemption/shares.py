@@ -1,8 +1,8 @@
 """The shares by weight in placement: the order of queues, and the bounds of queues (W2, W5).
 
 The queue with the lowest quotient of usage and entitlement is served first (W5). With plain shares by weight, the deserved
-share of a leaf is also its bound. A share that its queue does not use therefore stays idle (W2). The bounds of leaves are
-bounds for their ancestors as well, because each leaf stays within its deserved share.
+share of a leaf is also its bound. A share that its queue does not use therefore stays idle (W2). Ancestors of leaves need no
+bound of their own, because each leaf stays within its deserved share.
 """
 
 from typing import Final
@@ -22,9 +22,9 @@ NOT_SHARED: Final = 1 << 94
 def refresh(partition: Partition) -> bool:
     """Compute the order and the bounds of queues before placement, from demand, usage and capacity.
 
-    Return whether bounds changed while the partition shares by weight. If bounds changed, promises may no longer have headroom.
-    If the partition no longer shares by weight, its bounds are removed, and the result is False, because no headroom shrinks.
-    The call is cheap if demand, usage and capacity are unchanged.
+    Return whether bounds changed while the partition shares by weight. If bounds changed, promises that were within the earlier
+    bounds may exceed the new bounds. If the partition no longer shares by weight, its bounds are removed, and the result is
+    False, because removing a bound only adds headroom. The call takes little time if demand, usage and capacity are unchanged.
     """
     if not sharing.is_shared_out(partition):
         if partition.shared_for is not None or partition.deserved:
@@ -81,7 +81,7 @@ def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
 
 
 def _bound(partition: Partition, bounds: dict[str, Bounds]) -> None:
-    """Set the bounds of leaves to their deserved shares. If a bound rose, classes that were blocked by it are tried again."""
+    """Set the bounds of leaves to their deserved shares. If the bound of a leaf rises, the classes that the bound blocked are tried again."""
     if bounds != partition.deserved:
         partition.deserved = bounds
         tree.relimit(partition)

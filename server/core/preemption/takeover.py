@@ -1,22 +1,22 @@
 """Takeovers of reservations: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-An ask may use the capacity that a reservation of a lower priority keeps. For an ask that is larger than any node's free
-capacity, this permission is not enough. If such an ask had no reservation, other asks of its priority would use all capacity
-that becomes free. Therefore the ask takes the reservation over, under these rules:
+An ask may use the capacity that a reservation of a lower priority keeps. This is not enough for an ask that fits into no node's
+free capacity even without reservations. While such an ask has no reservation itself, smaller asks of its priority use all
+capacity that becomes free. Therefore such an ask may take a reservation over, under these rules:
 
 1. The ask's priority is higher than the owner's priority, as their lowest common queue sees both. Between equal priorities
    there is no takeover, because two asks could exchange a node forever.
-2. The ask may reserve. The ask has waited long enough, and no queue on its path is stopped. Its limits have headroom if the
-reservations that the ask outranks are not counted.
+2. The ask may reserve. The ask has waited long enough, and no queue on its path is stopped. The ask's limits have headroom if
+   the reservations that the ask outranks are not counted.
 3. Asks are considered in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
-   little, the ask gets the node that arrived first. If a node without pledges would suit the ask, and only reservations that
-   the ask outranks use up its limits, the ask reserves that node and takes no reservation over.
+   little, the ask gets the node that arrived first. If a node without pledges would suit the ask, and the ask's limits lack
+   headroom only because of reservations that the ask outranks, the ask reserves that node and takes no reservation over.
 4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more
 reservations than
    before.
 
-Asks that come after this ask in the order may not reserve before this ask has its node. Without this rule, a node could be
-reserved for a later ask, and the earlier ask would take the node over at the same instant.
+Asks that come after this ask in the order of reservations may not reserve before this ask has its node. Without this rule, a
+node could be reserved for a later ask, and the earlier ask would take the node over at the same instant.
 
 A search checks each group of equal asks once. Groups that outrank no owner are skipped. The nodes that could hold a
 class are computed once, until nodes or reservations change.
@@ -111,7 +111,7 @@ class _Search:
         self._others: dict[AskClass, bool] = {}
 
     def contenders(self, now: int) -> Iterator[Ask]:
-        """Yield the oldest ask of each group that waits for a node, if the ask may take over a reservation."""
+        """Yield the oldest ask of each group that waits for a node, if this ask may take over a reservation."""
         unsuited = self.unsuited
         for leaf in self.partition.queues.values():
             if not (leaf.leaf and leaf.pending_asks):
@@ -143,7 +143,7 @@ class _Search:
     def _takes(self, leaf: Queue, priority: int) -> Below:
         """Return the reservations that the leaf's asks of this priority may take over.
 
-        If no further node may be reserved for the leaf, return only the leaf's own reservations.
+        If as many nodes are reserved for the leaf as a leaf may have, return only the reservations of the leaf's own asks.
         """
         at = (leaf, priority)
         found = self._open.get(at)
@@ -224,7 +224,7 @@ def _of_age(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
 
 
 def _suits(ask_class: AskClass, node: Node) -> bool:
-    """Return whether the node could take an ask of the class if it were empty."""
+    """Return whether the node, if no pod ran on it, could take an ask of the class."""
     large = fits(ask_class.demand, node.capacity)
     return large and node.schedulable and ask_class.mask.allows(node)
 
@@ -234,7 +234,7 @@ def _ports(ask_class: AskClass) -> Demand:
 
 
 def _order(ask_class: AskClass, node: Node) -> tuple[int, int]:
-    """Return a sort key of the node: the amount that it lacks, relative to its capacity, and then its arrival number.
+    """Return a sort key of the node: the amount that it lacks for an ask of the class, relative to its capacity, then its arrival number.
 
     The node's reservation does not count as used.
     """

@@ -8,8 +8,8 @@ thus limit the number of claims. Each of three cases shows that a wrong rule rai
 - A queue claims although it already has its whole entitlement.
 - Inside one queue, pods of one template replace pods of another template that had replaced them before.
 
-Each case is a strike against the pair. After STRIKES_MAX strikes the pair is frozen: for FROZEN_MS no plan may evict the pair's
-victim for its preemptor.
+Each case is a strike against the pair. After STRIKES_MAX strikes the pair is frozen: for FROZEN_MS, no plan may evict pods of
+the pair's victim for the pair's preemptor.
 
 A queue that grows may claim as often as its deficit allows, because each of its claims lowers the deficit. If a queue lost an
 amount to external events (pods that end, decisions without effect), its deficit may be larger by that amount without a strike.
@@ -59,9 +59,9 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 
 
 def configured(state: State, answers: Sequence[Decision]) -> None:
-    """End the freezes in all partitions, and clear the recorded deficits, if a configuration was accepted.
+    """If ``answers`` say that a configuration was accepted, end the freezes in all partitions, and clear the recorded deficits.
 
-    The freezes end because entitlements may have changed. The handlers of node events end freezes, too.
+    The freezes end because entitlements may have changed. Events of nodes end freezes, too.
     """
     if any(isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers):
         for name, partition in state.partitions.items():
@@ -138,9 +138,8 @@ def _freed(trial: Trial, plan: Plan) -> dict[str, Counter[int]]:
 def _unexplained(partition: Partition, trial: Trial, plan: Plan) -> bool:
     """Return whether the claim contradicts G2 (invariant 18).
 
-    The claim does so if a deficit has grown since the last claim without an external cause, or if the claim lowers no deficit.
-
-    In any case, record the deficits after this claim.
+    A claim contradicts G2 if a deficit has grown since the last claim without an external cause, or if the claim lowers no
+    deficit. The deficits after this claim are recorded, whatever the result is.
     """
     grown = lowers = False
     for level in plan.levels:
@@ -156,7 +155,7 @@ def _short(level: Level) -> int:
 
 
 def _left(partition: Partition, trial: Trial, plan: Plan, level: Level) -> int:
-    """Return the level's deficit after the plan.
+    """Return the deficit of a queue in one type (``level``) after the plan.
 
     Victims inside the queue that were evicted for other types increase the deficit (G2).
     """

@@ -1,8 +1,8 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
 With `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`, victims are only marked. Soft evictions are
-withdrawn at the end of a tick, after a new plan could be made for asks whose decision ended. A marked victim counts as
-releasing, so that a new decision may use its capacity. A mark stays in each of these cases:
+withdrawn only at the end of a tick. By then, policies have had the chance to plan again for asks whose decision ended. A marked
+victim counts as releasing, so that a new decision may use its capacity. A mark stays in each of these cases:
 
 1. A new plan is being sought for the decision that ordered the eviction.
 2. The decision that ordered the eviction expired, and one of its asks waits for a new plan.
@@ -11,9 +11,9 @@ releasing, so that a new decision may use its capacity. A mark stays in each of 
 4. If the victim stayed, usage would be too high: a queue with a quota run would be over its maximum (Q5), or usage would exceed
    capacity (W3).
 
-If marks break a gang, its marked members stay together or are evicted together (J12). If a decision continues on another node
-after a veto, or if other capacity becomes free for the decision, it needs fewer victims than it ordered. The core looks for
-victims that are no longer needed when capacity has become free.
+If a gang has marked members and cannot run without them, all its marked members stay or all are evicted (J12). A decision needs
+fewer victims than it ordered if it continues on another node after a veto, or if capacity becomes free in another way. The core
+looks for such victims after capacity has become free.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ _REACHED: Final = {
 class _Needs:
     """The amounts of capacity that the open decisions need.
 
-    Each amount is computed once and cached; `forget` clears the cached free capacity of a node.
+    Each amount is computed when it is first needed, and is then cached. `forget` clears the cached free capacity of nodes.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -129,8 +129,8 @@ def _reason(ask: Ask) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units: the victims of a unit all stay or are all evicted.
 
-    A unit consists of the victims of one quota run, of the marked members of one broken gang, or of a single pod. The first
-    units are the units without a victim of an open decision for asks, so that the evictions of these units are withdrawn first.
+    A unit consists of the victims of one quota run, of the marked members of one broken gang, or of a single pod. Units without
+    a victim of an open decision for asks come first, so that the evictions of these units are withdrawn first.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -161,8 +161,8 @@ def _unit(ask: Ask) -> tuple[str, ...]:
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
     """Return the keys of the victims that may stay, provided that no pledge and no queue needs their capacity.
 
-    The asks that may still need the capacity of an ended decision's victims are checked once for all these victims. An open
-    decision for asks needs all its victims until other capacity is freed.
+    The victims of an ended decision may stay if none of the asks that waited for their capacity still waits for it. The victims
+    of an open decision for asks may stay only after capacity has become free in another way.
     """
     moved = partition.round.looked != partition.relief
     free: set[str] = set()
@@ -253,7 +253,10 @@ def _shrinking(together: Iterable[Ask]) -> set[str]:
 def _is_to_come_down(
     partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
 ) -> bool:
-    """Return whether a queue with a present or past quota run would be over its maximum if the victims stayed (case 4)."""
+    """Return whether a quota run brings the queue to its maximum, but the queue would exceed it if victims with the amounts ``back`` stayed.
+
+    This is case 4 for quota runs. The run may have ended already.
+    """
     most = dict(queue.spec.max or ())
     names = partition.types.names
     over = any(

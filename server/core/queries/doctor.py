@@ -23,7 +23,7 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 WAITING_MS: Final = 600_000
-"""The time for which an ask must have waited before it is reported."""
+"""The time for which an ask must have waited before a finding reports the ask."""
 NAMED_MAX: Final = 10
 """The largest number of objects of one kind that a finding names."""
 RESERVATION_MS: Final = 3_600_000
@@ -35,7 +35,7 @@ SYNC_MS: Final = 300_000
 ALONE_MS: Final = 60_000
 """The time after the start of the core from which the absence of any manager is reported."""
 UNSCHEDULABLE_SHARE: Final = 5
-"""If more than one node in this number takes no placements, a finding warns of it."""
+"""A finding warns if more than one fifth of the nodes take no placements. This number is the divisor."""
 
 
 CHECKS: Final = ("books", "nodes", "allocations", "queues")
@@ -45,7 +45,7 @@ CHECKS_OF_AGE: Final = ("releases", "reservations", "waiting asks", "resource ma
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Facts that the core does not store: the instant at which the core started, and the managers that are away."""
+    """Facts for the findings that the core does not store: the instant at which the core started, and the managers that are away."""
 
     started_ms: int
     away: Mapping[str, int] = field(default_factory=dict)
@@ -61,9 +61,9 @@ def doctor(
 ) -> list[Finding]:
     """Return all findings, errors first.
 
-    If the call names a partition, findings about other partitions are left out, but findings about managers are not. Raise
-    KeyError for an unknown partition. Without the instant ``now`` there are no findings about durations. Without ``around``
-    there are no findings about managers that are away. In findings, asks have the names that ``name`` returns.
+    If the call names a partition, findings about other partitions are left out. Findings about managers are always included.
+    Raise KeyError for an unknown partition. Without the instant ``now`` there are no findings about durations. Without
+    ``around`` there are no findings about managers that are away. In findings, asks have the names that ``name`` returns.
     """
     state = core.state
     wanted = [state.partitions[partition]] if partition else list(state.partitions.values())
@@ -196,7 +196,7 @@ def _over_max(partition: Partition, queue: Queue, now: int | None) -> Iterator[F
 
 
 def _enforced(partition: Partition, queue: Queue, now: int | None) -> str:
-    """Return sentences that say whether and when pods are evicted because a queue is over its maximum, and what to do otherwise."""
+    """Return sentences about a queue over its maximum: whether and when its pods are evicted for this reason, and what to do if they are not."""
     why, due = quota_timers.why_not(partition, queue), partition.quota_due.get(queue.path)
     if why is not None:
         return f"Nothing enforces it: {why}. It gets no more until pods end; end some, or raise the max."
@@ -234,7 +234,7 @@ def _releases(partition: Partition, now: int, name: Namer) -> Iterator[Finding]:
 def _still_leaving(partition: Partition, record: DecisionRecord) -> list[Ask]:
     """Return the victims of a decision that still run although their release was ordered.
 
-    Return an empty list if the decision is fulfilled or was only shown.
+    Return an empty list if the decision is fulfilled, or was only shown in observe mode.
     """
     if record.state in {DecisionState.FULFILLED, DecisionState.OBSERVED}:
         return []
@@ -354,7 +354,7 @@ def _thrashing(partition: Partition, now: int | None) -> Iterator[Finding]:
 
 
 def _unmet_guarantees(state: State, partition: Partition, now: int) -> Iterator[Finding]:
-    """Yield a finding about the queues that are below their entitlement and have an ask that has waited longer than WAITING_MS."""
+    """Yield a finding about those queues that are below their entitlement while one of their asks has waited longer than WAITING_MS."""
     if not partition.ask_count:
         return
     found = needs.read(state, partition, "", now).queues

@@ -135,7 +135,7 @@ def _allocation(answer: Answer, ask: Ask, node: Node) -> Explanation:
 
 
 def _ending(ask: Ask) -> list[str]:
-    """Return a sentence that says that the allocation is being released, and by which open decision the release was ordered.
+    """Return a sentence that says that the allocation is being released, and names the open decision that ordered the release.
 
     Return [] if the allocation is not being released.
     """

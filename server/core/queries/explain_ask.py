@@ -1,4 +1,8 @@
-"""The explanation of a waiting ask: first the rule that fails first, then all other facts, the most important facts first."""
+"""The explanation of a waiting ask.
+
+The first sentence names the first rule that keeps the ask from a node. The other sentences give further facts, the most
+important fact first.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -63,8 +67,8 @@ class Answer:
 def explain_ask(answer: Answer, ask: Ask) -> Explanation:
     """Return the explanation of a waiting ask: why it waits, its queues and limits, the nodes, and its place in the order.
 
-    The explanation is for callers that may see the whole cluster. Its field ``brief`` is the summary without information about
-    other users.
+    The explanation is for callers that may see the whole cluster. Its field ``brief`` is a summary for callers that may not see
+    information about other users.
     """
     partition = answer.partition
     code = Obstacles(answer.state, partition).code(ask)
@@ -124,7 +128,7 @@ def explain_ask(answer: Answer, ask: Ask) -> Explanation:
 def _facts(
     answer: Answer, ask: Ask, code: Code, nodes: Tally, gang: GroupFit | None
 ) -> Iterator[str]:
-    """Yield the facts that support the first sentence, one sentence each."""
+    """Yield the sentences that follow the first sentence of the explanation, each with one fact."""
     where = f"queue {ask.application.leaf.path}, application {ask.application.application_id}"
     yield (
         f"It asks for {quantities(dict(ask.spec.resource))} with priority {ask.spec.priority} in {where}."
@@ -161,7 +165,7 @@ def _in_full(
 ) -> str:
     """Return the reason for waiting with the numbers of nodes or gang members, for callers that may see the whole cluster.
 
-    Return "" if the reason has no numbers.
+    Return "" if no such numbers belong to the reason.
     """
     if gang is not None:
         return fit_text(gang) if code in {Code.GANG_PARTIAL, Code.NOT_TRIED} else ""
@@ -282,15 +286,15 @@ def _of_replacement(held: Pledge) -> str:
 
 
 def limit_text(partition: Partition, ask: Ask, limiter: Limiter) -> str:
-    """Return the amounts that a limit lacks for an ask, in words that end a sentence."""
+    """Return a text, for the end of a sentence, with the amounts that a limit lacks for an ask."""
     lacks = short_of(partition, ask, limiter)
     return f"{_subject(limiter)} has no headroom for it and lacks {quantities(lacks)}"
 
 
 def _limiter(ask: Ask, code: Code) -> Limiter | None:
-    """Return the first limit without headroom, if the code says that a limit is why the ask waits.
+    """Return the first limit without headroom, if the reason ``code`` says that a limit keeps the ask waiting.
 
-    Return None if the code does not say that.
+    Otherwise return None.
     """
     return first_blocker(ask) if code in _LIMIT_CODES else None
 
@@ -425,7 +429,7 @@ _NODE_WORDS = {
 
 
 def node_text(why: str) -> str:
-    """Return the text for a code that says why nodes are excluded; the text ends a sentence about these nodes."""
+    """Return a text, for the end of a sentence about excluded nodes, that says why the nodes are excluded. ``why`` is the code of the reason."""
     return _NODE_WORDS.get(why) or f"short of {noun(why.removeprefix(SHORT))}"
 
 
@@ -466,7 +470,7 @@ def _asks_before(ask: Ask) -> int:
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
     """Return a sentence with the rank of a queue among the siblings that have waiting asks, by share alone.
 
-    In the order of queues, priorities come before shares. The rank ignores priorities, because they change with every
+    Placement compares queues by priority first, and then by share. The rank ignores priorities, because they change with every
     placement.
     """
     rivals = [one for one in parent.children.values() if one.pending_asks]

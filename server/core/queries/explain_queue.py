@@ -22,7 +22,7 @@ PASSES_FENCES: Final = (
 
 
 def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
-    """Return sentences about the queue's usage, guarantee and max, and about the effects of preemption on its asks and its pods."""
+    """Return an explanation of a queue: its usage, guarantee and max, and the effects of preemption on its asks and its pods."""
     summary = _standing(partition, queue)
     lines = [
         summary,

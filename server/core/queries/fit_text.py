@@ -1,4 +1,4 @@
-"""The sentences about the fit of several asks: how many fit, what the other asks lack on which nodes, and which limits block."""
+"""The sentences about the fit of several asks: how many asks fit, the amounts that nodes lack for the other asks, and the limits without headroom."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,7 +24,7 @@ def fit_text(fit: GroupFit) -> str:
 def _tightest_text(fit: GroupFit) -> str:
     """Return a text about the limit that has headroom for the fewest members.
 
-    The text says which amounts this limit lacks, and how many other limits also lack an amount.
+    The text has the amounts that this limit lacks, and the number of other limits that lack an amount for all members.
     """
     text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
     others = len(fit.limits) - 1
@@ -40,9 +40,9 @@ def _whom(fit: GroupFit) -> str:
 
 
 def lack_text(fit: GroupFit) -> str:
-    """Return a text, for the end of a sentence, about the headroom or the node that a single ask lacks.
+    """Return a text, for the end of a sentence, about the headroom that a limit lacks, or the amounts that nodes lack, for a single ask.
 
-    Return "" if the ask is not known to lack anything.
+    Return "" if ``fit`` shows no lack.
     """
     if fit.limits:
         limit = fit.limits[0]

@@ -64,9 +64,9 @@ ASSUMPTIONS: Final = (
     "every pod that gets a node is bound",
 )
 RESERVING: Final = "reservations that end and are made again go on alike"
-"""The assumption for partitions in which reservations repeatedly end and are made again (see `queries.settling`)."""
+"""The text of the assumption for partitions in which reservations repeatedly end and are made again (see `queries.settling`)."""
 AGREEING: Final = "resource managers agree to evictions for pods that they have to check first"
-"""The assumption for forecasts in which evictions follow plan checks (design 1.8)."""
+"""The text of the assumption for forecasts in which evictions follow plan checks (design 1.8)."""
 _UNCHANGED: Final = "what would be evicted without the change was simulated only until"
 HORIZON_MS: Final = 24 * 3_600_000
 """The longest time that a forecast looks ahead. A longer forecast is cut off."""
@@ -91,8 +91,8 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
 
     The live core is not changed.
 
-    If pods would be evicted, a second copy runs without the change. The second copy shows which victims would be
-    evicted anyway.
+    If pods would be evicted, a second copy runs without the change. The second copy shows which victims would be evicted
+    without the change, too.
     """
     captured = Captured(core)
     copy = captured.rebuild()
@@ -117,7 +117,10 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
 
 
 def _compared(found: Forecast, rest: "_Course") -> Forecast:
-    """Return the forecast, with marks on the victims that would also be evicted without the change."""
+    """Return the forecast, in which those victims are marked that would be evicted without the change, too.
+
+    ``rest`` is the run without the change.
+    """
     cut = (f"{_UNCHANGED} {span(rest.until_ms)} from now",) if rest.cut else ()
     return replace(
         found,
@@ -146,7 +149,7 @@ class _Found:
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """The instants of the decisions that end a wait that began before the change, by the id of the decision."""
+    """The instants of the decisions of which a waiting time began before the change, by decision id (see `_Course._began_before`)."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -157,8 +160,8 @@ class _Found:
 class _Course:
     """The run of one copy of the core that begins at ``now``.
 
-    Apart from the change, the only events of the run are the ends of pods whose release was ordered, and the managers'
-    consents.
+    Apart from the change of the configuration, the run has only two kinds of events: the ends of pods whose release was
+    ordered, and consents of managers to plan checks.
     """
 
     def __init__(self, copy: Core, now: int) -> None:
@@ -299,7 +302,7 @@ class _Course:
         found.beneficiaries |= {one.key: record.decision_id for one in record.beneficiaries}
 
     def _began_before(self, record: DecisionRecord) -> bool:
-        """Return whether the decision ends a wait that began before the change: a delay, a back-off, a quota timer."""
+        """Return whether the waiting time before the decision (a delay, a back-off or a quota timer) began before the change."""
         if self._now == self._start:
             return False
         partition = self._core.state.partitions[record.partition]
@@ -443,7 +446,7 @@ def _without_shadows(configuration: Configuration) -> Configuration:
 
 
 def _queues(found: _Found, after: QueueReport | None) -> tuple[QueueForecast, ...]:
-    """Return a forecast of every queue that exists before or after the change, by path."""
+    """Return a forecast for each queue that exists before or after the change, sorted by path."""
     before, applied, last = _numbers(found.before), _numbers(found.applied), _numbers(after)
     return tuple(
         QueueForecast(path, before.get(path), applied.get(path), last.get(path))

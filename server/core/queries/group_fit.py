@@ -1,4 +1,4 @@
-"""The fit of a group of asks: how many asks fit now, what the other asks lack, and on which nodes.
+"""The fit of a group of asks: how many asks fit now, and which amounts the nodes lack for the other asks.
 
 Members are placed one after another, as in placement. For each member, the limits of queues, users and groups are checked
 first, and then the best-ranked node is chosen. A member that gets no node is charged to the node that lacks least for it. The
@@ -43,7 +43,7 @@ class Members(NamedTuple):
 
     ``running`` is the number of members that run already. ``size`` is the number of members that the gang needs, or 0 if there
     is no gang or its size is not known. ``people`` has the limits of users and groups. ``excluded`` contains the nodes that are
-    large enough but excluded by constraints.
+    large enough but excluded by the constraints of the asks.
     """
 
     name: str
@@ -80,7 +80,7 @@ def is_of_placeholders(gang: Gang) -> bool:
 
 
 def group_fit(trial: Trial, members: Members) -> GroupFit:
-    """Return how many members fit now and how much the other members lack, after the plans of the Trial.
+    """Return how many members fit now, and the amounts that are missing for the other members, after the plans of the Trial.
 
     The Trial is unchanged afterwards. The amounts that members lack are computed as if the victims of these plans were gone.
     However, a member that needs the capacity of these victims does not count as fitting *now*.
@@ -121,9 +121,9 @@ def group_fit(trial: Trial, members: Members) -> GroupFit:
 
 
 def free_row(trial: Trial, ask: WaitingAsk) -> int:
-    """Return the row of the node that takes an ask at once, within the limits of its queues.
+    """Return the row of the node on which placement would put the ask at once.
 
-    Return -1 if no node takes the ask at once.
+    Return -1 if no node takes the ask at once, or if a limit of its queues has no headroom.
     """
     free = ask.within_limits and trial.snapshot.may_place(ask.leaf)
     return (

@@ -141,9 +141,9 @@ def user_limits(core: Core, partition: str) -> Reports:
 def queue_settings(
     core: Core, partition: str, path: str = "", *, start: int = 0, size: int | None = None
 ) -> list[SettingsReport]:
-    """Return the settings of a queue and all queues below it, parents first. Return [] for an unknown queue.
+    """Return the settings of a queue and all queues below it, parents first.
 
-    The path "" is the root. Raise KeyError for an unknown partition.
+    Return [] for an unknown queue. The path "" means the root. Raise KeyError for an unknown partition.
     """
     one_partition = core.state.partitions[partition]
     top = one_partition.queues.get(path) if path else one_partition.root
@@ -286,7 +286,8 @@ def allocations(  # noqa: PLR0913, PLR0917 - each argument narrows what is asked
 ) -> list[AllocationReport]:
     """Return allocations and, unless a queue or application is named, foreign pods.
 
-    With ``asks``, also return waiting asks, unless a node is named. ``queue`` includes all queues below it.
+    With ``asks``, waiting asks are returned as well, unless a node is named. If a queue is named, the allocations of all queues
+    below it are included.
     """
     one_partition = core.state.partitions.get(partition)
     if one_partition is None:

@@ -84,7 +84,7 @@ def whole(core: Core, record: DecisionRecord) -> DecisionRecord:
 
 
 def ranking_of(core: Core, record: DecisionRecord) -> Ranking | None:
-    """Return the order in which a decision chose its victims. Return None for a decision from before a restart."""
+    """Return the order in which a decision chose its victims. Return None if the decision was made before the last restart of the core."""
     state = core.state.partitions.get(record.partition)
     return None if state is None else state.decisions.rankings.get(record.decision_id)
 

@@ -33,8 +33,8 @@ def excluded(
     """Return the nodes that are large enough, grouped by the parts of the constraints and the taints that exclude them.
 
     The result is empty if the constraints allow a node that is large enough. Nodes that take no placements, or that Kubernetes
-    taints as unhealthy, are left out. Only the groups that the fewest parts exclude are returned, at most GROUPS_MAX groups.
-    Groups with the most nodes that have enough free capacity now come first.
+    taints as unhealthy, are left out. Of these groups, only those are returned that the fewest parts exclude, at most
+    GROUPS_MAX groups. Groups with the most nodes that have enough free capacity now come first.
     """
     named = parts(constraints)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Node]] = {}
@@ -110,9 +110,9 @@ def _taints(keys: Sequence[str]) -> str:
 
 
 def allowing(groups: Sequence[Excluded]) -> list[str]:
-    """Return, for each group of nodes, the change of the ask after which the ask may run on these nodes.
+    """Return, for each group of nodes, a text with the change of the ask after which the ask may run on these nodes.
 
-    Without node names, the text says "a node".
+    If the group has no node names, the text says "a node".
     """
     return [_allowing(one) for one in groups]
 

@@ -24,7 +24,7 @@ def lost_owners(core: Core, partition: str) -> list[LostLine]:
 
 
 def lost_work_since(core: Core, partition: str, instant: int) -> tuple[list[LostLine], int]:
-    """Return the work lost to evictions that were ordered since the minute of a given instant.
+    """Return the sums of work lost by evictions that were ordered since a given instant, which is rounded down to a minute.
 
     Also return the instant from which the sums are complete.
 

@@ -24,10 +24,10 @@ class NotEvicted:
     """The reason why a decision did not evict an allocation.
 
     ``rule`` is the rule that protected the allocation, or "" if no rule is known. ``place`` is the allocation's rank among
-    ``total`` candidates, 0 if the allocation is not ranked. ``key`` is the sort key that decided: the first key in which the
-    allocation differs from ``victim``, or in which the allocation's node differs from the chosen ``node``. ``own`` and
-    ``other`` are the two values of that sort key. ``before`` says that the allocation ranks before every victim. In that case
-    no sort key decided, because a set of victims without the allocation was better.
+    ``total`` candidates, 0 if the allocation is not ranked. ``key`` is the name of the sort key that decided: the first key in
+    which the allocation differs from ``victim``, or in which the allocation's node differs from the chosen ``node``. ``own`` is
+    the allocation's value of that sort key, and ``other`` is the other value. ``before`` says that the allocation ranks before
+    every victim. In that case no sort key decided, because a set of victims without the allocation was better.
     """
 
     record: DecisionRecord
@@ -143,7 +143,7 @@ def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
 
 
 def difference_of(ranking: Ranking, own: Ranked, other: Ranked) -> tuple[str, Rank, Rank]:
-    """Return the first sort key in which two candidates differ, with the values that the two candidates have for this key."""
+    """Return the name of the first sort key in which two candidates differ, and the values of the two candidates for this key."""
     which = first_difference(own, other)
     key = ranking.keys[which] if which < len(ranking.keys) else ALLOCATION_KEY
     return key, own[which], other[which]

@@ -1,7 +1,7 @@
 """The next steps for waiting asks: the changes that a person can make, or the time to wait.
 
-The steps are derived from an explanation that the caller is allowed to see. Therefore the steps name no objects that the
-explanation does not name.
+The steps are derived from an explanation that the caller is allowed to see. Therefore the steps name only objects that the
+explanation names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def of_fit(fit: GroupFit, verdict: Verdict | None, now: int) -> tuple[str, ...]:
 
 
 def _by_switching_on(verdict: Verdict | None) -> tuple[str, ...]:
-    """Return the step that switches on the policy that would serve the ask, if the configuration has switched it off."""
+    """Return the step to switch on the policy that would serve the ask, if this policy is off in the configuration. Otherwise return ()."""
     if verdict is None or verdict.law != Rule.POLICY_OFF.value:
         return ()
     return (f"or switch on policy {verdict.policy} with {_SWITCHES}",)
@@ -119,10 +119,10 @@ def of_gathering(fit: GroupFit) -> str:
 
 
 def _choices(fit: GroupFit) -> str:
-    """Return a text with the changes that would allow all members to be placed.
+    """Return a text with alternative changes.
 
-    Each of these changes removes every obstacle. For a gang, a change may instead lower the number of members that the gang
-    needs.
+    Each of these changes alone would allow all members to be placed. For a gang, one alternative may be to lower the number of
+    members that the gang needs.
     """
     queues = [one for one in fit.limits if one.kind == "queue"]
     needed = [_of_maxima(queues)] if queues else []

@@ -15,7 +15,7 @@ from server.state.queues import Queue
 from server.state.types import NO_LIMIT
 
 UNBOUNDED_PPM = -1
-"""The reported share of a queue that uses a type of which it is entitled to no amount."""
+"""The number that is reported as the share of a queue if the queue uses a type of which it is entitled to no amount."""
 
 
 def queue_report(partition: Partition, queue: Queue | None = None) -> QueueReport:
@@ -175,7 +175,10 @@ def _basis(partition: Partition, queue: Queue) -> Amounts:
 
 
 def properties(queue: Queue) -> dict[str, str]:
-    """Return the properties in force by their names in `queues.yaml`, and all further properties that the configuration has."""
+    """Return the values in force of the properties that the core knows, by their names in `queues.yaml`.
+
+    Properties that the core does not know are included as the configuration has them.
+    """
     effective = _effective(queue.spec.properties)
     return dict(sorted({**queue.spec.raw_properties, **effective}.items()))
 

@@ -66,10 +66,9 @@ def outlook(core: Core, partition: Partition, ask: Ask, now: int) -> list[QuotaO
 def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
     """Yield the queues whose runs have to be planned, in the order of the runs (Q6).
 
-    The last queue in the result is the last of the queues in ``armed``.
-
-    The run of an ancestor counts the releases of all queues below it. Therefore the runs of these lower queues have to be
-    planned first.
+    The run of an ancestor counts the releases of the runs of all queues below it. Therefore the runs of these lower queues have
+    to be planned first, even if they are not on the allocation's path. The result ends with the last of the queues in
+    ``armed``.
     """
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))
@@ -103,9 +102,9 @@ def _run(partition: Partition, trial: Trial, queue: str, key: str) -> QuotaOutlo
 
 
 def _carry_out(trial: Trial, answer: Plan | Refusal) -> Refusal | None:
-    """Apply a plan to the Trial if it breaks no rule, and return None.
+    """Apply a plan to the Trial and return None, if ``answer`` is a plan that breaks no rule.
 
-    If the plan breaks a rule, return the refusal, which says why no pod is evicted.
+    Otherwise return the refusal, which says why no pod is evicted.
     """
     refusal = answer if isinstance(answer, Refusal) else gate.gate(trial, answer)
     if isinstance(answer, Plan) and refusal is None:

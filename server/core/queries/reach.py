@@ -17,9 +17,9 @@ from server.state.queues import Queue
 class _Claimant(NamedTuple):
     """The facts that decide from which queues a leaf may claim. Leaves with equal facts may claim from the same queues.
 
-    ``scope`` is the scope root of the leaves (G3). ``around`` is the lowest queue with a guarantee on the path of the leaves.
-    Pods inside that queue are not eligible as victims (G2). ``around`` is None if this queue is the leaf itself, or if leaves
-    share by weight. ``leaf`` is set if priority fences fix the priorities of the leaf (G5).
+    ``scope`` is the scope root of the leaves (G3). ``around`` is the lowest queue with a guarantee on the path of the leaves. Pods inside
+    that queue are not eligible as victims (G2). ``around`` is None if this queue is the leaf itself, or if leaves share by weight. ``leaf``
+    is the leaf itself if priority fences fix its priorities (G5), and None otherwise.
     """
 
     scope: Queue
@@ -31,7 +31,7 @@ def reach(partition: Partition, queue: Queue) -> ReachReport:
     """Return the queues from which the asks below a queue may claim, and the queues that may claim its pods.
 
     If entitlements are guarantees, a leaf may claim only if a queue on its path up to the scope root has a guarantee. The
-    present usage of queues does not matter. The subtree of the queue itself is left out of both lists.
+    present usage of queues does not matter. The queue itself and the queues below it are left out of both lists.
     """
     inside = set(queue.leaves()) or {queue}
     mine = [leaf for leaf in inside if not is_disabled(leaf)]

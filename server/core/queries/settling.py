@@ -6,11 +6,12 @@ A core that gets no events acts only at instants of two kinds. *Dues* happen onc
 placeholders), quota runs, and the ends of the gathering of gangs. *Repeats* never end: a refused ask is tried again after each
 back-off while it waits. Reservations, which evict nothing, end after `reservations.timeout` and are made again after that time.
 
-A repeat has the same result as the one before it if the state is unchanged and no *opening* came in between. An opening is an
-instant at which time alone changes something: the end of an ask's delay or pause, of a candidate's `preemption.minruntime`, of
-a window of the pace, or of a freeze of the thrashing monitor. Therefore a core makes no more new decisions when no due is left,
-and one whole period has passed since the last change and the last opening. The core is then *settled*. The period is the sum of
-the longest back-off and one interval of rounds. If an ask reserves, twice `reservations.timeout` is added.
+A repeat has the same result as the repeat before it if the state is unchanged and no *opening* came between the two. An opening
+is an instant at which time alone changes something: the end of an ask's delay or pause, of a candidate's
+`preemption.minruntime`, of a window of the pace, or of a freeze of the thrashing monitor. Therefore a core makes no more new
+decisions when no due is left, and one whole period has passed since the last change and the last opening. The core is then
+*settled*. The period is the sum of the longest back-off and one interval of rounds. If an ask reserves, twice
+`reservations.timeout` is added.
 """
 
 from collections.abc import Iterator
@@ -63,7 +64,7 @@ def reserves_in_turns(partition: Partition) -> bool:
 
 
 def _reserves(partition: Partition) -> bool:
-    """Return whether an ask has a reservation, or will be able to reserve again."""
+    """Return whether an ask of the partition has a reservation, or will be able to reserve again."""
     return partition.round.due_ms is not None or any(
         one.commitment.facts.reserves for one in partition.decisions.pledges.values()
     )

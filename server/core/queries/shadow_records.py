@@ -1,4 +1,4 @@
-"""The read side of shadows: their records, and their answers for waiting asks. No query changes the state."""
+"""The queries about shadows: the records of a shadow, and the shadow's verdict on a waiting ask. No query changes the state."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def _report(partition: Partition) -> Iterator[ShadowReport]:
 
 
 def would(core: Core, key: str, now: int) -> Verdict | None:
-    """Return the shadow's plan for a waiting ask, or the rule that forbids a plan.
+    """Return a verdict with the shadow's plan for a waiting ask, or with the rule that forbids a plan under the shadow's settings.
 
     Return None in three cases: no ask with the key waits, the ask waits for a placeholder, or no shadow of the present
     configuration has begun.
@@ -57,7 +57,7 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
     """Return the verdict that the shadow would give on the ask in its turn, with the shadow's standing decisions applied.
 
-    The query itself ends no decision.
+    Unlike a turn of the shadow, the query does not end decisions that no longer stand.
     """
     with side.settled(other):
         return verdicts.of_ask(

@@ -30,7 +30,8 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
     Raise KeyError for an unknown partition.
 
-    Only this step reads the state; it also refreshes the partition's ``disruptions``. All later steps read the snapshot.
+    Only this function reads the state. It refreshes the partition's ``disruptions`` from the numbers of the manager. All later
+    steps of the simulation read the snapshot.
     """
     state = core.state.partitions[partition]
     state.disruptions = core.state.disruptions(state)
@@ -65,7 +66,7 @@ def _named(partition: Partition, asks: Sequence[SimulatedAsk]) -> list[Simulated
 
 
 def _with_asks(snapshot: Snapshot, asks: Sequence[WaitingAsk | str]) -> Snapshot:
-    """Return the snapshot with the amounts of the asks added to the pending amounts, as if the asks were waiting (W1)."""
+    """Return the snapshot with the requests of the asks added to the ``pending`` amounts of their leaves, as if the asks were waiting (W1)."""
     if not snapshot.is_shared_out:
         return snapshot
     pending = {path: list(line) for path, line in snapshot.pending.items()}

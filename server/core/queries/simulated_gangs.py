@@ -142,7 +142,7 @@ class Simulation:
         return len(self._known) + len(self._alike)
 
     def answers(self) -> Iterator[AskSimulation]:
-        """Yield the answer to each ask. The answer for a gang is planned when its first member has its turn."""
+        """Yield the answer to each ask. The answers for all members of a gang are computed together, when the first member of the gang is reached."""
         for ask, waiting in self._asked:
             key = _key(ask)
             gang = None if key is None else self._gangs[key]
@@ -250,7 +250,7 @@ def _placed(
 ) -> dict[str, AskSimulation]:
     """Return the answers for a gang whose members all get a node now, and assign the members to these nodes on the Trial.
 
-    Return {} if a member gets no node.
+    Return {}, and assign no member, if a member gets no node.
     """
     mark, found = trial.mark(), {}
     for one in gang.members:

@@ -17,8 +17,8 @@ Reports = dict[str, tuple[UserLimitReport, ...]]
 def limit_reports(partition: Partition) -> Reports:
     """Return the limits of all queues, in the order of the configuration.
 
-    The wildcard limit for users is followed by a line for each user that it limits and that has an application, sorted by name.
-    The wildcard limit bounds the usage of each user alone.
+    After the wildcard limit for users comes a report for each user to which this limit applies and who has an application.
+    These reports are sorted by user name. The wildcard limit bounds the usage of each user alone.
     """
     limiting = [one for one in partition.queues.values() if one.spec.limits]
     if not limiting:

@@ -1,4 +1,7 @@
-"""The verdicts of preemption on waiting asks, as if each ask were next: a node and victims, or the rule that forbids a plan (G12)."""
+"""The verdicts of preemption on waiting asks.
+
+A verdict has the plan that a policy would make if the ask were tried now (a node and victims), or the rule that forbids a plan (G12).
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -103,7 +106,7 @@ def of_plan(policy: str, plan: Plan, node_id: str, now: int) -> Verdict:
 
 
 def plan_gang(trial: Trial, gang: WaitingGang) -> Plan | Refusal:
-    """Return the answer of policy `job` to a gang, or the refusal that says that the policy is off."""
+    """Return the plan or the refusal of policy `job` for a gang. If the policy is off, return a refusal that says so."""
     settings = trial.snapshot.settings
     if not settings.enabled or not settings.lists(JOB):
         because = f"it belongs to a gang, and {_switched_off(settings, JOB)}"
@@ -153,7 +156,7 @@ def main(ask: WaitingAsk) -> PolicyFacts:
 def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
     """Return the policies that are on and may serve a single ask, in the order in which a round tries them.
 
-    If policy `guaranteed` is not listed, `job` takes its place (J4).
+    If policy `guaranteed` is not listed but policy `job` is, policy `job` claims for single asks (J4).
     """
     if ask.spec.constraints.required_node:
         found = [REQUIRED_NODE]
@@ -164,7 +167,10 @@ def serving(settings: PreemptionSettings, ask: WaitingAsk) -> list[PolicyFacts]:
 
 
 def _planned(trial: Trial, intent: Intent) -> Plan | Refusal:
-    """Return the answer of the intent's policy, unless a rule or the thrashing monitor forbids its plan (invariant 18)."""
+    """Return the plan or the refusal of the intent's policy.
+
+    If a rule or the thrashing monitor (invariant 18) forbids the plan, return a refusal that says so.
+    """
     refusal = gate.admit(trial, intent)
     answer = refusal if refusal is not None else PLANNERS[intent.policy].plan(trial, intent)
     if isinstance(answer, Plan):
@@ -198,7 +204,8 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
     That instant depends on the queue's delay, the back-off and the pace.
 
-    For a DaemonSet pod, only a change of its node leads to another attempt (G11). Its verdict therefore has no instant.
+    For a DaemonSet pod, only a change of its node leads to another attempt (G11). The verdict on a DaemonSet pod therefore has
+    no instant.
     """
     if facts(found.policy).retry is Retry.NODE:
         return found
@@ -215,7 +222,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 
 
 def _after_the_delay(found: Verdict, left_ms: int) -> str:
-    """Return the text of the verdict. For a plan, the text also says how much time is left of the queue's preemption delay (G1)."""
+    """Return the text of the verdict. If the verdict has a plan, the text says, too, how much time is left of the queue's preemption delay (G1)."""
     if found.law:
         return found.because  # the instant of the next attempt says the rest
     return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"

@@ -33,7 +33,8 @@ class Compared:
 class NextNode:
     """The comparison of the chosen node with the next node in the ranking, by the first sort key in which the two nodes differ.
 
-    ``next_value`` is a lower bound, because the search ends before it knows the exact value.
+    ``next_value``, the value of the next node, is a lower bound, because the search for victims ends before it knows the exact
+    value.
     """
 
     chosen: str
@@ -70,7 +71,7 @@ def _beside(ranking: Ranking, at: int, victims: set[str]) -> Compared:
 
 
 def _stays(one: Ranked, ranking: Ranking, victims: set[str]) -> bool:
-    """Return whether a candidate stays although no rule protects it."""
+    """Return whether a candidate was not evicted although no rule protects it."""
     return one[-1] not in victims and ranking.rules.get(str(one[-1]), "") in {"", NOT_NEEDED}
 
 

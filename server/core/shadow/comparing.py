@@ -1,6 +1,7 @@
 """The comparison of the live side's decisions with the shadow's decisions, ask by ask.
 
-If only one side made a decision for an ask, the comparison has the reason why the other side made none.
+If only one of the two sides made a decision for an ask, the comparison has the reason why the other side made no decision for
+the ask.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from server.state.partition import Partition
 
 
 class Why(NamedTuple):
-    """The reason why one side made no decision for a subject: the name of a rule, and a sentence."""
+    """The reason why one side (live or shadow) made no decision for a subject, that is, for an ask or a queue: the name of a rule, and a sentence."""
 
     rule: str = ""
     because: str = ""
@@ -27,8 +28,8 @@ class Why(NamedTuple):
 def subjects(plan: Plan) -> tuple[str, ...]:
     """Return the asks for which a plan was made, or the queue whose surplus the plan reclaims.
 
-    The result is empty for plans that are not compared: plans of quota runs, which only the live side has, and reservations,
-    which have no victims.
+    The result is empty for plans that are not compared. Plans of quota runs are not compared, because only the live side has
+    quota runs. Reservations are not compared, because they have no victims.
     """
     if not plan.facts.compared:
         return ()
@@ -40,7 +41,7 @@ def subjects(plan: Plan) -> tuple[str, ...]:
 def choices(
     partition: Partition, trial: Trial, plan: Plan, now: int
 ) -> Iterator[tuple[str, Choice]]:
-    """Yield each subject of a plan with the choice that the plan makes for it."""
+    """Yield each subject of a plan (an ask or a queue) with its choice: the policy, the node of the ask, and the victims."""
     names = subjects(plan)
     if not names:
         return
@@ -57,7 +58,7 @@ def added(known: Sum, choice: Choice) -> Sum:
 
 
 def is_alike(one: Choice | None, other: Choice | None) -> bool:
-    """Return whether two decisions are equal. Running times of victims are not compared."""
+    """Return whether the decisions of the two sides are equal. Running times of victims are not compared."""
     if one is None or other is None:
         return one is other
     return _content(one) == _content(other)
@@ -72,9 +73,10 @@ def _content(one: Choice) -> tuple[object, ...]:
 
 
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
-    """Return why one side made no decision for a subject, while the other side made one under this policy.
+    """Return why the side ``side`` made no decision for a subject for which the other side made a decision under this policy.
 
-    ``side`` is the live partition, or the shadow's copy of the partition. ``key`` is the ask, or the queue for surplus reclaim.
+    ``side`` is the live partition, or the shadow's copy of the partition. ``key`` is the key of an ask, or for surplus reclaim
+    the path of a queue.
     """
     settings = side.spec.preemption
     if facts(policy).shrinks is Shrinks.PARTITION:

@@ -1,8 +1,8 @@
 """The partition as its shadow sees it: the live objects with the shadow's settings and the shadow's round.
 
-Planning code reads settings and rounds from the partition that it is given. A shadow passes a copy of the partition, with the
-shadow's settings and rounds; the copy and the original share all other objects. Therefore the same code finds due asks, takes
-snapshots and checks rules for the live side and for the shadow.
+Planning code reads settings and rounds from the partition that it is given. The shadow's turn passes a copy of the partition
+that has the shadow's settings and rounds. All other objects are shared by the copy and the live partition. Therefore the same
+code finds due asks, takes snapshots and checks rules for the live side and for the shadow.
 """
 
 import copy
@@ -23,7 +23,7 @@ from server.state.thrashing import ThrashingTables
 def memory(partition: Partition, now: int) -> Shadow | None:
     """Return the memory of the partition's shadow.
 
-    Return None if there is no shadow. Under a new configuration, the memory is empty at first.
+    Return None if the partition has no shadow. If the configuration has changed since the last call, create an empty memory.
     """
     known, spec = partition.shadow, partition.spec
     if known is not None and known.live is spec:
@@ -48,9 +48,9 @@ def next_due(partition: Partition, now: int) -> int | None:
 
 
 def seen(partition: Partition, known: Shadow) -> Partition:
-    """Return a copy of the partition with the shadow's settings and round, and a copy of the pairs that are frozen now.
+    """Return a shallow copy of the partition with the shadow's settings and round, and with a copy of the thrashing monitor's frozen pairs.
 
-    Everything else is shared with the live partition and must not be changed.
+    All other objects are shared with the live partition and must not be changed.
     """
     other = copy.copy(partition)
     other.spec, other.round = known.spec, known.round
@@ -62,10 +62,10 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Apply the shadow's bounds of leaves (W2) to the shadow's copy of the partition, and yield the deficits in the copy.
+    """Apply the shadow's bounds of leaves (W2) to the shadow's copy of the partition, and yield the deficits of queues in that copy.
 
-    The shadow's snapshots must be taken inside this context. When the context ends, the live side's columns of queues are
-    restored, because snapshots of the shadow replace them.
+    The shadow's snapshots must be taken inside this context. Taking them replaces the columns of queues, which the copy shares
+    with the live partition. When the context ends, the live side's columns of queues are restored.
     """
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues

@@ -1,9 +1,9 @@
 """The standing decisions of a shadow. A *standing* decision is open: its ask still waits and its victims still run.
 
-In each of the shadow's rounds the standing decisions are applied to the Trial first. For this reason no decision is reported
-twice, and no victim is used twice. A standing decision ends in four cases: its ask is placed or gone, the live side decided for
-the ask, a victim is gone, or the decision would break a rule. If the ask still waits without a decision, the shadow plans for
-it again.
+In each of the shadow's rounds, the standing decisions are applied to the Trial before any new plan is made. Thus the shadow
+does not decide for the same ask twice, and does not use the same victim twice. A standing decision ends in four cases: its ask
+is placed or gone, the live side decided for the ask, a victim is gone, or the decision would break a rule. If the ask still
+waits without a decision, the shadow plans for it again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 CHECKED_MAX: Final = 32
 """The largest number of standing decisions that one turn checks against the rules again. A check takes as much work as a plan."""
 CHECK_MS: Final = 1_000
-"""The time between two checks of the standing decisions while no ask is due."""
+"""The interval, in milliseconds, in which standing decisions are checked against the rules while no ask is due."""
 PLACED = "its ask was placed without it"
 GONE = "its ask is gone"
 SERVED = "the live side decided for its ask"
 
 
 def held(plan: Plan) -> OpenShadowDecision:
-    """Return the standing decision for a plan."""
+    """Return a plan in the form in which the shadow stores a standing decision."""
     places = tuple(ShadowPlacement(one.ask.key, one.node_id, one.exclusive) for one in plan.pledges)
     victims = tuple((one.key, one.because) for one in plan.releases)
     return OpenShadowDecision(plan.policy, places, victims, plan.shrink)
@@ -62,7 +62,7 @@ def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
 
 
 def yield_to_live(partition: Partition, known: Shadow) -> None:
-    """Drop each decision of the shadow for an ask for which the live side has also decided."""
+    """Drop each decision of the shadow for an ask if the live side has made a decision for that ask, too."""
     for name, one in list(known.held.items()):
         if any(_of_place(partition, place) == SERVED for place in one.places):
             del known.held[name]
@@ -74,7 +74,7 @@ def _end(known: Shadow, name: str, why: str, ended: dict[str, str]) -> None:
 
 
 def _over(partition: Partition, one: OpenShadowDecision) -> str:
-    """Return why a decision no longer stands, or "" if it stands."""
+    """Return why the shadow's decision is no longer a standing decision, or "" if it still is."""
     reasons = (
         *(_of_place(partition, place) for place in one.places),
         *(_of_victim(partition, key) for key, _ in one.victims),
@@ -108,9 +108,9 @@ def is_due(known: Shadow, now: int) -> bool:
 def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) -> None:
     """Apply the standing decisions to the Trial, oldest first.
 
-    End the decisions that would break a rule now, and store the reasons in ``ended``.
-
-    Each turn checks the rules for at most CHECKED_MAX decisions, in rotation. The other decisions are applied without a check.
+    End the decisions that would break a rule now, and store the reasons in ``ended``. Each turn checks at most CHECKED_MAX
+    decisions against the rules, and the next turn checks the decisions that follow. All other decisions are applied without a
+    check.
     """
     checked = _next_checked(known, trial.snapshot.now)
     with _seen_waiting(other, trial, list(known.held.values())) as waiting:
@@ -124,10 +124,10 @@ def lay(other: Partition, known: Shadow, trial: Trial, ended: dict[str, str]) ->
 
 
 def _next_checked(known: Shadow, now: int) -> frozenset[str]:
-    """Return the names of the next decisions to check, at most CHECKED_MAX, and remember the last of them.
+    """Return the keys of the next decisions to check, at most CHECKED_MAX, and remember the last one for the next call.
 
-    The first returned decision follows the decision that was checked last in the list of decisions. After the last decision of
-    the list, the checks continue with the first decision.
+    The checks go through the list of decisions in order, and begin where the last call ended. After the last decision of the
+    list, they continue with its first decision.
     """
     known.checked_ms = now
     names = list(known.held)
@@ -142,7 +142,7 @@ def _next_checked(known: Shadow, now: int) -> frozenset[str]:
 def lay_copy(other: Partition, known: Shadow, trial: Trial) -> None:
     """Apply the standing decisions to the Trial of a query.
 
-    Decisions that no longer stand are left out, but the query does not end them.
+    Decisions that would break a rule now are left out. The query does not end these decisions.
     """
     held = [one for one in known.held.values() if not _over(other, one)]
     with _seen_waiting(other, trial, held) as waiting:
@@ -160,7 +160,8 @@ def _seen_waiting(
 
     Yield the asks of these decisions by key.
 
-    The gangs are needed because the rules check a whole gang (J8). The snapshot is restored when the context ends.
+    These gangs must be in the snapshot, because the rules check a gang as a whole (J8). The snapshot is restored when the
+    context ends.
     """
     snapshot, asks = trial.snapshot, [other.asks[place.key] for one in held for place in one.places]
     gangs = dict.fromkeys(ask.group for ask in asks if isinstance(ask.group, Gang))

@@ -2,8 +2,8 @@
 
 Both the live side and the shadow plan on the state at the start of the live round.
 
-Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out, and change only the
-shadow's memory. The live side thus decides as it would without a shadow, byte for byte.
+Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out, and change only the shadow's
+memory. Therefore the decisions of the live side are the same as without a shadow, byte for byte.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,8 +31,8 @@ LIVE, SHADOW = "live", "shadow"
 def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
     """Return the turn of the partition's shadow at this instant. Return None if there is no shadow.
 
-    Each ask that is tried costs at least one step of the budget. Asks for which the budget has no step left are tried in the
-    next tick.
+    Each ask that is tried costs at least one step of the budget. If the budget has no step left for an ask, the ask is tried in
+    the next tick.
     """
     if not partition.spec.preemption.shadow and partition.shadow is None:
         return None
@@ -41,7 +41,7 @@ def begin(partition: Partition, now: int, budget: int) -> "Turn | None":
 
 
 class Turn:
-    """The planning of one turn, and the report about it.
+    """One turn of a shadow: its planning, and its report.
 
     The caller calls `plan` with the plans of the live round before they are written, and then `told` with the round's result.
     """
@@ -76,7 +76,7 @@ class Turn:
         ]
 
     def told(self, live: rounds.RoundResult | None) -> list[Decision]:
-        """Store and return the records to report. The caller calls this function once the live side's decisions have their ids."""
+        """Return the records to report, and store them. The caller calls this method once the live side's decisions have their ids."""
         notes = () if live is None else live.notes
         ids = dict(_ids(notes))
         self._known.round.open = self._result.cut or (live is not None and live.more)
@@ -93,9 +93,9 @@ class Turn:
 
     @property
     def _pauses(self) -> bool:
-        """Return whether more groups of equal asks wait than a shadow examines in one turn.
+        """Return whether the shadow makes no new decisions in this turn.
 
-        In that case the shadow makes no new decisions in this turn.
+        The shadow makes none if more groups of equal asks wait than a shadow examines in one turn.
         """
         return self._partition.classes.groups > SEARCH_MOST
 
@@ -132,7 +132,7 @@ class Turn:
         return any(one.key not in served for one in due)
 
     def _keep(self, trial: Trial, plan: Plan) -> None:
-        """Store a decision of the shadow. In observe mode the decision is only recorded as shown, as on the live side (P8)."""
+        """Store a decision of the shadow. In observe mode, the decision is only recorded as shown, as live decisions are (P8)."""
         other, names = self._seen, comparing.subjects(plan)
         if not names:
             return
@@ -161,7 +161,7 @@ class Turn:
         return found
 
     def _shown_before(self, key: str, choice: Choice) -> Choice:
-        """Return a choice that was shown before, with its earlier id (P8)."""
+        """Return a live choice that was shown in observe mode before (P8), with the decision id that it had then."""
         before = self._known.records.get(key)
         known = None if before is None else before.live
         return replace(choice, decision_id="" if known is None else known.decision_id)
@@ -177,7 +177,7 @@ class Turn:
 
         Return None if the record would be the same as before.
 
-        If one side made no decision in this turn, its last decision is used as long as that decision stands.
+        If one side made no decision in this turn, the last decision of that side is used as long as it is still open.
         """
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:
@@ -194,7 +194,10 @@ class Turn:
         return self._record(key, how, live, mine)
 
     def _stands(self, key: str, before: ShadowRecord) -> bool:
-        """Return whether the live side's last decision for the subject is still open, or, in observe mode, still shown."""
+        """Return whether the live side's last decision for the subject is still open.
+
+        In observe mode, return whether it is still recorded as shown.
+        """
         if before.live is None:
             return False
         if self._partition.spec.preemption.observe_only:
@@ -202,9 +205,10 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last choice for the subject is valid: the choice stands, or the live decision is unchanged.
+        """Return whether the shadow's last choice for the subject is still valid.
 
-        In observe mode, the choice is valid while it is still shown.
+        The choice is valid while the shadow's decision is standing, or while the live decision is unchanged. In observe mode, the
+        choice is valid while it is recorded as shown.
         """
         if self._seen.spec.preemption.observe_only:
             return key in self._known.round.observed
@@ -289,7 +293,7 @@ def _leave_out_served(trial: Trial) -> None:
 def _lay_runs(trial: Trial, live: Trial | None) -> None:
     """Apply the quota runs of the live side to the shadow's Trial.
 
-    For the shadow, the victims of these runs therefore count as gone, too.
+    The shadow then counts the victims of these runs as gone, as the live side does.
     """
     for plan in () if live is None else live.plans:
         if plan.facts.shrinks is Shrinks.QUEUE:

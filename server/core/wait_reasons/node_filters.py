@@ -23,17 +23,17 @@ PORT: Final = "host-port"
 RESERVED: Final = "reserved"
 EXAMPLES_MAX: Final = 3
 SHORT: Final = "short-"
-"""The prefix of reasons about capacity.
+"""The prefix of reasons about missing capacity.
 
-After the prefix follows the name of the type that is missing the most, relative to the node's capacity.
+After the prefix comes the name of the type of which the most is missing, relative to the node's capacity.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number of nodes for each reason why nodes cannot take the ask, the most frequent reason first.
+    """The number of nodes for each reason why nodes cannot take a waiting ask, the most frequent reason first.
 
-    A node counts only for the first reason that applies to it. The reason FITS counts the nodes that can take the ask.
+    A node counts only for the first reason that applies to the node. The reason FITS counts the nodes that can take the ask.
 
     ``examples`` names up to EXAMPLES_MAX nodes of each reason. ``nearest`` is the node that lacks least among the nodes that
     the constraints allow, or None if they allow no node. ``missing`` has the amounts that the nearest node lacks, by type.
@@ -112,10 +112,10 @@ def _constraint(partition: Partition, named: list[Part], ask: Ask, node: Node) -
 
 
 def _distance(ask: Ask, node: Node) -> tuple[bool, int, int, Node]:
-    """Return a sort key, and the node.
+    """Return the sort key of a node, with the node at its end.
 
-    Nodes that could hold the ask when empty come before other nodes. Among nodes of each of these two kinds, nodes that lack
-    less come first.
+    Nodes on which the ask would fit if no pod ran there come first. Nodes that are too small for the ask come after them.
+    Within these two sets, the node that lacks least comes first.
     """
     demand = ask.ask_class.node_demand
     free = free_for(ask, node)

@@ -17,23 +17,20 @@ from server.state.placeholders import PLACEHOLDERS
 from server.state.snapshotting import first_blocker
 
 TELL_MAX = 2_500
-"""The largest number of asks whose reasons one tick reports. The next tick reports the reasons of the other asks."""
+"""The largest number of asks whose reasons for waiting one tick reports. The next ticks report the reasons of the remaining asks."""
 TELL_BESIDE_MAX = 1_000
-"""The largest number of asks whose reasons a tick with placements reports.
+"""The largest number of asks whose reasons for waiting a tick reports if it has placements to send.
 
 Placements are sent when the tick ends, and must not wait while texts are made.
 """
 RETELL_MS = 60_000
-"""The interval, in milliseconds, in which a group gets at most one report that another reservation now keeps it waiting."""
+"""The shortest time, in milliseconds, between two reports for one group that name different reservations."""
 
 
 def tell(
     state: State, partition: Partition, now: int, most: int = TELL_MAX
 ) -> tuple[list[Decision], bool]:
-    """Report the reasons that were not sent to the shim yet, for about ``most`` asks.
-
-    Return whether any reasons are left to report.
-    """
+    """Return the reasons for waiting that were not sent to the shim yet, for about ``most`` asks, and whether reasons are left to report."""
     told: list[Decision] = []
     _note_reserved(partition, now)
     if not partition.untold:
@@ -55,11 +52,11 @@ def tell(
 
 
 def _note_reserved(partition: Partition, now: int) -> None:
-    """Mark groups whose reason changed with the reservations, so that the next `tell` reports them.
+    """Mark groups whose reason for waiting changed because reservations changed.
 
-    If a group's last reported reason names no reservation, but a reservation is now in the group's way, the group is reported
-    at once. If the last reported reason names a reservation that has ended, and the group still waits, the group is reported at
-    most once in RETELL_MS.
+    The next call of `tell` reports the marked groups. If a group's last reported reason names no reservation, but a reservation
+    now keeps the group waiting, the group is reported at once. If the last reported reason names a reservation that has ended,
+    and the group still waits, the group is reported at most once in RETELL_MS.
     """
     changes, known = partition.round, partition.round.reserved_told
     if changes.reservations_untold and partition.decisions.reservations:
@@ -84,7 +81,7 @@ def _note_reserved(partition: Partition, now: int) -> None:
 def _reason(partition: Partition, code: Code, group: Group | Gang, ask: Ask, now: int) -> str:
     """Return the text for a reason code.
 
-    If the text names a reservation, record this, so that the end of the reservation is reported.
+    If the text names a reservation, record the reservation, so that the group is reported again when this reservation ends.
     """
     found = in_the_way(partition, ask) if code is Code.CAPACITY_RESERVED else []
     if not found or isinstance(group, Gang):
@@ -140,7 +137,7 @@ def _tell_each(asks: Iterable[Ask], code: Code, reason: str, told: list[Decision
 
 
 def reason_of(code: Code, group: Group | Gang, ask: Ask) -> str:
-    """Return the text for a reason code, for the event of the pod. Return "" for a code that needs no text."""
+    """Return the text of the Kubernetes event about the pod for a reason code. Return "" for a code that needs no text."""
     if isinstance(group, Gang) and group.key == PLACEHOLDERS and code in _OF_PLACEHOLDERS:
         reserve = group.application.reserve
         wanted = quantities({} if reserve is None else reserve.wanted)

@@ -24,7 +24,8 @@ FEW_SIZES: Final = 16
 class Obstacles:
     """The obstacles of the asks of one partition.
 
-    The object examines each group and each class once. The object is therefore valid only while the state does not change.
+    The result for each group and each class is computed once and kept. An object of this class must therefore not be used after
+    a change of the state.
     """
 
     def __init__(self, state: State, partition: Partition) -> None:
@@ -37,7 +38,7 @@ class Obstacles:
     def code(self, ask: Ask) -> Code:
         """Return why an ask waits, or NOT_TRIED if no obstacle is known.
 
-        All asks of a group get the same answer as its first ask.
+        All asks of a group get the result for the first ask that is examined.
         """
         if not self._synced:
             return Code.NOT_SYNCED
@@ -63,9 +64,9 @@ class Obstacles:
         return self._of_nodes(ask)
 
     def _of_nodes(self, ask: Ask) -> Code:
-        """Return why no node takes the ask, judged by the ask's original constraints.
+        """Return why no node takes the ask, by the ask's own constraints.
 
-        Nodes that the ask avoids at present count as allowed.
+        Nodes that the ask avoids after a failed binding count as allowed.
         """
         ask_class = ask.ask_class
         if ask.key in self._partition.avoided or ask.pledge is not None:
@@ -117,7 +118,7 @@ def _of_gang(partition: Partition, gang: Gang) -> Code:
 
 
 def is_allowed(partition: Partition, ask: Ask, node: Node) -> bool:
-    """Return whether the ask's original constraints allow the node, even if the ask avoids the node at present."""
+    """Return whether the ask's own constraints allow the node, even if the ask avoids the node after a failed binding."""
     if ask.key not in partition.avoided:
         return ask.ask_class.mask.allows(node)
     return matches(ask.spec.constraints, node.labels, node.taints, node.node_id)
@@ -147,7 +148,7 @@ def _meant(partition: Partition, ask: Ask) -> Iterator[Node]:
 
     If the constraints name nodes, these are the named nodes; otherwise they are all nodes.
 
-    For an ask that avoids a node at present, all nodes are yielded.
+    If the ask avoids a node after a failed binding, all nodes are yielded.
     """
     nodes, names = partition.index.nodes, ask.ask_class.mask.names
     if names is None or ask.key in partition.avoided:
@@ -160,7 +161,7 @@ def _without_capacity(partition: Partition, ask: Ask) -> Code:
 
 
 def in_the_way(partition: Partition, ask: Ask) -> list[Pledge]:
-    """Return the reservations without which the ask would fit on a node now, sorted by the instants at which they end."""
+    """Return each reservation without which the ask would fit on the reserved node now. The reservation that ends first comes first."""
     found = [
         held
         for held in partition.decisions.reservations.values()

@@ -1,8 +1,8 @@
 """The reservations: their time limits, the effects of changed settings, and the texts for asks that wait because of a reservation.
 
-A reservation ends when it has lasted for `reservations.timeout`. After the reservation has ended, its application reserves no
-node for the same length of time, in which other asks can use the node's free capacity. Therefore no ask can block other asks
-without end.
+A reservation ends when it has lasted for `reservations.timeout`. After the time-out, no node is reserved for asks of the same
+application for as long as the reservation lasted. In this time, asks of other applications can use the node's free capacity.
+Therefore no application can keep a node from other asks without end.
 """
 
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ def bound(partition: Partition, made_ms: int) -> int:
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
     """End a reservation whose time limit is reached, and return a note.
 
-    The application may reserve no node for the same length of time. If the time limit was removed from the settings, the
-    reservation stays.
+    From now on, no node is reserved for asks of its application for as long as the reservation lasted. If the time limit was
+    removed from the settings, the reservation stays.
     """
     if not commitment.expires_ms:
         return []
@@ -50,10 +50,10 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 def configured(
     state: State, partition: Partition, before: PartitionSpec, now: int
 ) -> list[Decision]:
-    """Apply changed settings.
+    """Apply changed settings to the reservations of a partition.
 
-    Reservations end if reservations are switched off, or if they no longer fit the limits. The other reservations end at the
-    instant that follows from the new time limit.
+    A reservation ends now if reservations are switched off, or if it no longer fits under the limits. All other reservations
+    end at the instant that follows from the new time limit.
     """
     settings = partition.spec.reservations
     partition.round.reservations_moved = True  # priorities may have changed
@@ -75,7 +75,8 @@ def configured(
 def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
     """End the reservations whose owners could not reserve a node under the limits in force, the newest reservation first (G10).
 
-    The reservations that an owner outranks are not counted against the owner's limits, as when a node is reserved.
+    Reservations that an owner outranks are not counted against the owner's limits, just as they are not counted when a node is
+    reserved for the owner.
     """
     notes: list[Decision] = []
     for held in reversed(list(partition.decisions.reservations.values())):
@@ -88,9 +89,9 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 
 
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
-    """Return the lowest limit without headroom for a reservation, or None.
+    """Return the lowest limit that has no headroom for a reservation, or None.
 
-    Reservations that the owner of this reservation outranks are not counted.
+    Reservations that the owner of this reservation outranks are not counted as usage.
     """
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
@@ -129,7 +130,10 @@ def sentence(ask: Ask, found: list[Pledge]) -> str:
 
 
 def _owners(ask: Ask, found: list[Pledge]) -> str:
-    """Return the owners of reservations in words, by their priorities as the lowest common queue sees them (G5)."""
+    """Return a text with the priorities of the owners of reservations, without their names.
+
+    The priorities are those that the lowest common queue of the ask and each owner sees (G5).
+    """
     seen = [seen_together(ask.application.leaf, ask.spec.priority, held) for held in found]
     own, owners = (sorted(set(each)) for each in zip(*seen, strict=True))
     who = "an ask with priority" if len(found) == 1 else "asks with priority"
@@ -171,7 +175,10 @@ def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
 
 
 def _priority(ask: Ask, held: Pledge) -> str:
-    """Return a text with the owner's own priority, and with the priority that is compared if it differs."""
+    """Return a text with the priority of a reservation's owner.
+
+    If the priority at the lowest common queue differs from the owner's own priority, the text has both priorities.
+    """
     own = held.ask.spec.priority
     _, seen = seen_together(ask.application.leaf, ask.spec.priority, held)
     return f"{own}" if seen == own else f"{own}, which counts as {seen}"

@@ -1,13 +1,13 @@
 """Claims (policy `guaranteed`): a queue below its guarantee gets capacity back from queues that are above their guarantees.
 
-An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is
-*open*. A type is open if the queue that decides for the type is below its guarantee of the type (G2). A type is *closed* when
-its deciding queue already has its guarantee. A node on which the ask lacks a closed type is excluded. Each victim is taken for a
-lacking type and runs outside the queue that decides for the type. The victim then counts for all types that it frees. Victims
-run within the ask's fence, in queues above their guarantees. Their eviction leaves those queues at or above their guarantees
-(G3, G4). The victims' priority is at most that of the ask (G5). All victims of a claim run on one node. The victims include as
-few opted-out pods as possible (G7). Each victim is needed (G8). The node is pledged before any pod is evicted (G10). A claim
-without a plan is refused with the name of the rule (G12).
+An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is *open*.
+A type is open if the queue that decides for the type is below its guarantee of the type (G2). A type is *closed* when its
+deciding queue already has its guarantee. A node is excluded if the ask lacks a closed type there. Each victim is taken for a
+lacking type, and runs outside the queue that decides for the type. Once a victim is taken, all amounts that its eviction frees
+count. Victims run within the ask's fence, in queues above their guarantees. Their eviction leaves those queues at or above their
+guarantees (G3, G4). The victims' priority is at most that of the ask (G5). All victims of a claim run on one node. The victims
+include as few opted-out pods as possible (G7). Each victim is needed (G8). The node is pledged before any pod is evicted (G10). A
+claim without a plan is refused with the name of the rule (G12).
 """
 
 from collections.abc import Hashable, Iterator
@@ -73,8 +73,7 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 
     An ask that is equal to a refused ask would be refused as well.
 
-    The policy plans for the first ask of each application, and a refusal names the rule. After a refusal, all equal asks of the
-    application wait for the back-off (G1, G12).
+    The refusal of the first ask names the rule. All equal asks of the application then wait for the back-off (G1, G12).
     """
     return (NAME, _class_of(trial, ask), ask.application_id, _validity(trial)) in trial.kept
 
@@ -82,8 +81,8 @@ def _is_hopeless(trial: Trial, ask: WaitingAsk) -> bool:
 def _validity(trial: Trial) -> int:
     """Return a number that changes when the refusals of a Trial become invalid.
 
-    Normally, later asks can evict fewer pods after a plan than before. Refusals then stay valid, and the number is 0. If plans
-    may make other pods evictable (W8), the number is the number of nodes that plans have touched.
+    Normally, a plan makes no further pod evictable for later asks. Refusals then stay valid, and the result is 0. If plans may
+    make further pods evictable (W8), the result is the number of nodes that plans have touched.
     """
     return len(trial.touched) if may_improve(trial) else 0
 
@@ -119,10 +118,10 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
     Return None otherwise.
 
-    A closed type alone is no reason for a refusal, because only some nodes may lack this type.
+    An ask with an open and a closed type is not refused here, because some nodes may have enough of the closed type.
 
-    With plain shares by weight, one closed type is enough for a refusal. The leaf then decides for all types, and gets no more
-    than it deserves (W2).
+    With plain shares by weight, an ask with any closed type is refused. The leaf then decides for all types, and gets no more
+    than its deserved share of a type (W2).
     """
     types = _types(trial, ask)
     if types.open and not (types.closed and protects_only_whole(trial)):
@@ -168,8 +167,8 @@ def _of_its_maximum(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 def _of_its_share(trial: Trial, ask: WaitingAsk) -> Refusal | None:
     """Return a refusal if a plain share by weight has no headroom for the ask (W2). Otherwise return None.
 
-    The capacity that waiting firm asks need is subtracted from the headroom (J4). An eviction cannot help, because no eviction
-    changes that share.
+    The capacity that waiting firm asks need is subtracted from the headroom (J4). An eviction cannot help, because an eviction
+    does not change the share of the ask's queue.
     """
     for queue in trial.snapshot.path_up(ask.leaf) if protects_only_whole(trial) else ():
         held = trial.held(queue.path)

@@ -78,7 +78,7 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether pods of other applications run in the ask's leaf.
 
-    If there are no such pods, the ask can replace no pod. A plan without victims is then refused, because it would only take
+    If there are no such pods, the ask can replace no pod. Such an ask gets no plan. A plan without victims would only take
     capacity that is reserved for another ask.
     """
     columns, number = trial.snapshot.allocations, trial.snapshot.queues[ask.leaf].number

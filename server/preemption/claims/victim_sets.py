@@ -3,8 +3,8 @@
 A *need* is the smallest amount of a type that has to be freed. A *cap* is the largest amount that a queue may lose, or the
 largest number of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its
 guarantee. The cap of a disruption budget is the number of pods that may be evicted from its group. A set that exceeds no cap is
-*legal*. A legal set stays legal when one of its victims is removed. Victims that are not needed can therefore be removed from a
-set (*given back*).
+*legal*. A legal set stays legal when one of its victims is removed. A victim that is not needed can therefore be removed from a
+set. To remove a victim is called to *give back* the victim.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -117,10 +117,12 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Coverin
 
 
 def _task_of_others(boundary: Candidate, places: Sequence[int], task: Task) -> Task | None:
-    """Return the task for all victims except ``boundary``, the one victim that may bring its queues below their shares.
+    """Return the task for all victims except ``boundary``.
 
-    Before that victim is evicted, its queues must exceed their shares in one type. The queues must also have at least their
-    shares of every type that the victim uses (W9). Return None if the caps of the task do not allow that.
+    The boundary candidate is the one victim that may bring its queues below their shares.
+
+    Until the boundary candidate is evicted, its queues must exceed their shares in one type, and must have at least their shares
+    of every type that the candidate uses (W9). Return None if the caps of the task do not allow that.
     """
     caps = list(task.caps)
     for place in places:
@@ -259,7 +261,7 @@ def _most_useful(task: Task) -> "_Usefulness":
 class _Usefulness:
     """The order of candidates by the part of the needs that a candidate covers, the largest part first.
 
-    To be exact, the parts are multiplied by the product of all needs, so that they are whole numbers.
+    The parts are multiplied by the product of all needs, so that each part is an exact whole number.
     """
 
     def __init__(self, needs: Sequence[int]) -> None:
@@ -351,7 +353,7 @@ def _fewest(candidates: Sequence[Candidate], task: Task) -> int:
 
 
 def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int:
-    """Return a lower bound on the excess of any ``number`` candidates together. For one candidate the bound is exact."""
+    """Return a lower bound on the excess of every set of ``number`` candidates. For sets of one candidate the bound is exact."""
     if number == 1:
         alone = [one for one in candidates if _covers(one.gives, task.needs)]
         return min((_key_alone(one, task)[4] for one in alone), default=0)
@@ -368,7 +370,7 @@ def _least_vain(candidates: Sequence[Candidate], task: Task, number: int) -> int
 class _Search:
     """The search over all sets of the first SEARCHED_MAX candidates in claim order, for up to STEPS_MAX steps.
 
-    ``best`` is the best set that was found so far, which another search may have found.
+    ``best`` is the best set so far. This search or an earlier search may have found it.
     """
 
     def __init__(
@@ -396,7 +398,7 @@ class _Search:
             yield [one.gives[index] for one in self.candidates]
 
     def _rests(self) -> Iterator[list[int]]:
-        """Yield, for each candidate, the amounts that it and all later candidates free together.
+        """Yield, for each candidate, the amounts that this candidate and all later candidates free together.
 
         There is one amount for each need.
         """
@@ -419,10 +421,10 @@ class _Search:
         taken: list[Candidate],
         passed: int = 0,
     ) -> None:
-        """Search the sets that take or leave out the candidate at ``start``.
+        """Search the sets that extend ``taken``, first with and then without the candidate at index ``start``.
 
-        ``passed`` has the bits of the kinds from which a candidate was left out. Another candidate of the same kind would not
-        give a better set.
+        ``passed`` has the bits of the kinds from which a candidate was left out. Another candidate of such a kind would not give
+        a better set.
         """
         self.steps += 1
         if self.steps > STEPS_MAX:

@@ -59,7 +59,7 @@ class NodePlanner:
         self._orders: dict[int, list[int]] = {}
 
     def judge(self, node: int, demand: Demand) -> Judged:
-        """Return the victims on a node for one more member, with the node's key."""
+        """Return the verdict on a node for one more member: the victims there, and the node's key."""
         self.trial.steps += NODE_STEPS
         return self._judge_fast(node, demand) or self._judge_plain(node, demand)
 
@@ -86,7 +86,7 @@ class NodePlanner:
         return enough
 
     def key(self, node: int, units: Iterable[Unit]) -> NodeKey:
-        """Return the key by which the node is compared (J9)."""
+        """Return the key by which the node is compared with other nodes (J9)."""
         rows = [row for unit in units for row in unit]
         highest = max((self.units.priority(row) for row in rows), default=NO_VICTIMS)
         gangs = len({self.units.gang_of(row) for row in rows})
@@ -114,7 +114,7 @@ class NodePlanner:
         return Judged(None) if lacks else Judged(self.key(node, units), units)
 
     def _is_plain(self, units: Iterable[Unit], demand: Demand) -> bool:
-        """Return whether no other victims can protect any of these units now."""
+        """Return whether every allocation of these units stays evictable, whatever other victims are taken."""
         rows = [row for unit in units for row in unit]
         if not all(
             row not in self.assignment.taken and self.assignment.is_plain(row) for row in rows
@@ -197,7 +197,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 class Closer:
     """Bounds for the nodes of one `MemberNodes` that are closer than the bounds in that object.
 
-    These bounds are valid while no further queue may have to protect a candidate (`holds`).
+    These bounds stay valid until a placement makes another queue protect candidates (see `holds`).
     """
 
     def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:

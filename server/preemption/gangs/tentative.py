@@ -270,15 +270,18 @@ class TentativeAssignment:
     def is_plain(self, row: int) -> bool:
         """Return whether this allocation stays evictable, whatever other victims are taken.
 
-        Such an allocation is in no gang and in no disruption budget that is respected. Its queues can lose everything that may
-        be evicted from any one node (see `strained_queues`).
+        Such an allocation is in no gang and in no disruption budget that is respected. Each of its queues can lose everything
+        that may be evicted from any one node (see `strained_queues`).
         """
         if self.units.is_bound(row) or (self._respects and self.units.groups(row)):
             return False
         return not self.strained_queues(self.units.line(row).leaf)
 
     def strained_queues(self, leaf: str) -> tuple[str, ...]:
-        """Return the queues from a leaf up that may have to protect a candidate on some node."""
+        """Return the strained queues on the path up from a leaf.
+
+        Such a queue cannot lose everything that may be evicted from any one node, and may therefore protect a candidate.
+        """
         known = self._narrow.get(leaf)
         if known is None:
             margins = self.eligibility.margins(self.trial, leaf)
@@ -328,8 +331,8 @@ class TentativeAssignment:
     def strained(self, row: int) -> Iterator[str | int]:
         """Yield the ties of a row that may protect other candidates once the row is evicted.
 
-        These ties are its disruption budgets, its gang, and each of its queues that cannot lose all that may be evicted from
-        any one node.
+        These are the row's disruption budgets, the row's gang, and the row's strained queues. A queue is strained if it cannot
+        lose all that may be evicted from any one node.
         """
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)
@@ -354,7 +357,10 @@ class TentativeAssignment:
         return found
 
     def is_enough_without(self, unit: Unit) -> bool:
-        """Return whether the plan would still be valid if a unit were not evicted. Afterwards the unit is taken again."""
+        """Return whether the plan would still be valid if a unit were not evicted.
+
+        The assignment is the same before and after the call.
+        """
         self.give_back(unit)
         nodes = {self.units.line(row).node for row in unit}
         enough = (

@@ -1,15 +1,13 @@
 """Preemption for a required node (G11): pods are evicted from a node for a DaemonSet's pod, whatever their queues are guaranteed.
 
 1. The ask requires one node by name. Only that node is considered, cordoned or not. There is no delay, and the ask is tried once
-   after each change of the node.
-2. Every pod on the node may be evicted, with four exceptions: pods that require the node themselves, untouchable pods, firm pods
-   (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for gangs, members that a gang
-   needs are a fifth exception (J12). Fences and guarantees protect no pod here.
-3. Regular pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within
-   each of these groups, pods of lower priority come first, then younger pods, then smaller pods. `preemption.order` may replace
-   age and size (V2).
-4. The ask must fit below the limits of its queues, once its victims are gone.
-5. The node is held for the ask alone until the ask's pod runs there.
+after each change of the node. 2. Every pod on the node may be evicted, with four exceptions: pods that require the node
+themselves, untouchable pods, firm pods (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that
+plan for gangs there is a fifth exception: members that a gang needs (J12). Fences and guarantees protect no pod here. 3. Regular
+pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within each of
+these groups, pods of lower priority come first, then younger pods, then smaller pods. `preemption.order` may replace age and size
+(V2). 4. The ask must fit below the limits of its queues, once its victims are gone. 5. The node is held for the ask alone until
+the ask's pod runs there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,7 +50,7 @@ Lacking = dict[int, int]
 
 
 def intents(trial: Trial) -> Iterator[Intent]:
-    """Yield the asks that require a node, are due, and may have pods evicted for them.
+    """Yield an intent for each due ask that requires a node and for which pods may be evicted.
 
     The order is the order in which asks wait.
     """
@@ -137,7 +135,10 @@ def _spared(trial: Trial, stay: Mapping[int, Rule]) -> tuple[ProtectedCandidates
 def _ranking(
     trial: Trial, ranked: Comparator, node: int, stay: Mapping[int, Rule], kept: list[int]
 ) -> Ranking:
-    """Return the order in which the node's allocations were considered, and separately the allocations that a rule protects."""
+    """Return the order in which the node's allocations were considered.
+
+    The allocations that a rule protects are listed separately.
+    """
     columns, paths = trial.snapshot.allocations, trial.snapshot.leaf_paths
     rows = [*kept, *(row for row, rule in stay.items() if rule in _NEEDLESS)]
     queues = [paths[int(columns.leaves[row])] for row in rows]

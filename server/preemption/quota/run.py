@@ -152,8 +152,8 @@ class RunInProgress:
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
         """Free a leaf's share if disruption budgets have to be considered (V5).
 
-        First, many candidates are taken at once. Their order assumes that every candidate is evicted at its turn. The other
-        candidates are then taken one by one.
+        First, many candidates are taken at once, in an order that assumes that every candidate is evicted at its turn. The
+        remaining candidates are then taken one by one.
         """
         at, foreseen = 0, lot
         if self._budgets.mode == "prefer":
@@ -338,7 +338,7 @@ class RunInProgress:
             self._spare(place, lines)
 
     def search(self, because: str) -> None:
-        """Replace the victims by the first legal set in the order of Q11 that meets the target (Q15).
+        """Replace the victims by the first set in the order of Q11 that meets the target and respects all margins (Q15).
 
         If there is no such set, keep the victims.
         """

@@ -1,9 +1,9 @@
 """The rules on claims: for which asks, on which node, and for which types pods may be evicted.
 
 A victim is taken only for a type that the ask lacks, and of which the victim's queues use more than their shares (G2). With
-guarantees, the test that no queue falls below its guarantee (G4) already implies that second condition. With plain shares by
-weight, a queue that is below its share may lose more. With `overshoot: last`, one victim may bring its queues below their
-shares. With shares, these rules therefore also test whether the victim's queues use more than their shares (W8, W9).
+guarantees, the test that no queue falls below its guarantee (G4) already implies the condition on the victim's queues. With plain
+shares by weight, a queue that is below its share may lose more. With `overshoot: last`, one victim may bring its queues below
+their shares. With shares, these rules therefore also test whether the victim's queues use more than their shares (W8, W9).
 
 These rules are part of the gate (see `gate`). The planners follow these rules, too. If a plan nevertheless breaks a rule, the
 gate refuses the plan.
@@ -33,7 +33,7 @@ _OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
 def entitled(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a plan whose ask may not claim (G1, G2, G3, G9, invariant 4).
 
-    Also refuse a plan for a required node if no pods may be evicted for its ask.
+    A plan for a required node is refused as well if no pods may be evicted for its ask.
     """
     for pledge in plan.pledges:
         refusal = None

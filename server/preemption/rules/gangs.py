@@ -58,7 +58,7 @@ def may_have_others_go(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def one_by_one_for_singles(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan for a member of a gang with several pods if its policy is not `job` (J8)."""
+    """Refuse a plan for a member of a gang with several pods if the plan's policy is not `job` (J8)."""
     if plan.facts.gang:
         return None
     waiting = {member.key for one in trial.snapshot.gangs for member in one.members if one.size > 1}
@@ -165,11 +165,11 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
 def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of another queue that frees no type for which a queue on the gang's path decides (J7, G2).
 
-    A unit is a gang that is evicted whole, or any other single victim. Units in the gang's own queue count as gone in this test.
-    The other units are justified if they can be evicted in an order in which each unit frees such a type while its node still
-    lacks the type. To find such an order, the rule looks for its last unit: a unit that frees a lacking type even after all
-    other units. The rule removes this unit from the set, and continues with the remaining units. The remaining units are still
-    justified, because a node with fewer victims lacks at least as much.
+    A unit is a gang that is evicted whole, or a single victim. Units in the gang's own queue count as gone in this test. The
+    units of other queues are justified if they can be evicted in an order in which each unit frees such a type while its node
+    still lacks the type. The rule looks for such an order from its end. The last unit must free a lacking type when all other
+    units are already gone. The rule removes this unit from the set, and looks for the last of the units that are left. A unit
+    that was justified before stays justified, because a node with fewer victims lacks at least as much.
     """
     if not plan.facts.gang:
         return None
@@ -229,7 +229,10 @@ def _less(
 
 
 def _needs(trial: Trial, plan: Plan, own: Sequence[Release]) -> Counter[int]:
-    """Return the amounts that the members need beyond free capacity and the victims of their own queue, by type, over all nodes (J7)."""
+    """Return, by type, the sum over all nodes of the amounts that the members need.
+
+    Free capacity and the amounts of victims of the gang's own queue are subtracted (J7).
+    """
     needs: Counter[int] = Counter()
     for node, used in _used(plan.pledges).items():
         free, freed = trial.free_for_claim(node), _freed_on(trial, node, own)

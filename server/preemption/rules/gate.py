@@ -1,8 +1,8 @@
 """The rules that no plan may break, whichever policy made it (design 1.6).
 
 Rules that concern only the ask are checked before planning, so that no time is spent on a forbidden plan. Before a plan is
-applied, it has to pass the gate, which checks all rules for all pledges of the plan. A rule returns None if the plan keeps the
-rule, and otherwise a refusal with the reason.
+applied, it has to pass the gate, which checks all rules for all pledges of the plan. The function of a rule returns None if the
+plan keeps the rule, and otherwise a refusal with the reason.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -85,7 +85,7 @@ def _of_pledge(trial: Trial, policy: PolicyFacts, pledge: PlannedPledge) -> Refu
 def one_an_ask(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
     """Refuse an ask for which a decision or a plan already holds capacity (C7).
 
-    Also refuse a second reservation for an ask.
+    A second reservation for an ask is refused as well.
     """
     if not trial.is_served(ask.key) and not (policy.reserves and trial.is_reserved(ask.key)):
         return None

@@ -1,1 +1,1 @@
-"""Marks that the shim writes on pods: annotations on victims, soft evictions, and events on waiting pods."""
+"""The annotations, labels and events with which the shim marks victims and informs about evictions."""

@@ -11,9 +11,9 @@ from shim_client.translate.phrases import count
 
 
 def make(state: State, order: Releasing) -> None:
-    """Count one more victim for an ask.
+    """Count one more victim for the preemptor that the order names.
 
-    The event is recorded after all victims of this input are counted.
+    The event about the victims is recorded after all victims of this input are counted.
     """
     waiting = state.pods.get(order.beneficiary)
     if waiting is None or waiting.node or not order.decision:
@@ -26,7 +26,7 @@ def make(state: State, order: Releasing) -> None:
 
 
 def take_back(state: State, pod: PodRecord, order: Releasing, why: str) -> None:
-    """Remove the mark of a victim that stays, and lower the ask's number of victims by one."""
+    """Remove the annotation of a victim that stays, and lower the preemptor's number of victims by one."""
     waiting = state.pods.get(order.beneficiary)
     if waiting is not None and waiting.freed and waiting.freed.decision == order.decision:
         waiting.freed = replace(waiting.freed, count=waiting.freed.count - 1)

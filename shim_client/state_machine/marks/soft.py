@@ -1,8 +1,8 @@
 """Soft evictions: a victim is marked, and another operator deletes it at a time of its choice (J11).
 
-The mark is a label, by which operators select pods, and an annotation. The annotation has the label's key and names
-the preemptor. If an operator removes the label, the pod stays: the core receives a veto and looks for another
-victim.
+A victim is marked with a label, by which operators select pods, and with an annotation. The annotation has the label's
+key and names the preemptor. If an operator removes the label, the pod stays: the core receives a veto and looks for
+another victim.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from shim_client.state_machine.state import PodRecord, State
 from shim_client.translate import labels
 
 LABELS = {labels.SOFT_EVICTION: "true"}
-"""The label that is written beside the annotation, because JSON is not a valid value of a label."""
+"""The label that is written in addition to the annotation.
+
+The annotation has JSON, which is not a valid value of a label.
+"""
 KEPT = f"the label {labels.SOFT_EVICTION} was removed: the operator that evicts marked pods keeps this one"
 
 
@@ -36,24 +39,21 @@ def _job(state: State, pod: PodRecord, order: Releasing) -> str:
 
 
 def is_marked(pod: PodRecord) -> bool:
-    """Return whether the pod carries the mark."""
+    """Return whether the pod carries the label of a soft eviction."""
     return pod.facts.labels.get(labels.SOFT_EVICTION) == "true"
 
 
 def stands(pod: PodRecord, order: Releasing) -> bool:
-    """Return whether the pod carries the mark of this order.
+    """Return whether the pod carries the label and the annotation of this order.
 
-    A mark that was removed may remain visible for a moment.
+    After their removal, label and annotation of an earlier order may remain visible for a moment.
     """
     found = pod.facts.report.releasing
     return is_marked(pod) and found is not None and found.decision == order.decision
 
 
 def observe(state: State, pod: PodRecord) -> None:
-    """Check whether a victim still carries its mark.
-
-    A victim whose mark was removed is not evicted.
-    """
+    """Check whether a victim still carries its label and annotation. A victim without them is not evicted."""
     if not pod.soft or pod.order is None or pod.facts.deleting:
         return
     if stands(pod, pod.order):

@@ -1,8 +1,8 @@
 """Marks: annotations on victims.
 
 A restarted shim reads these marks, so that it evicts exactly the pods whose eviction was ordered (C8). The annotation
-is read once, when a session begins. Later, a mark is valid only on pods whose eviction this shim carries out. A mark
-that a user writes, or copies with a victim's manifest, is removed.
+is read once, when a session begins. Later, the annotation is valid only on pods whose eviction this shim carries out.
+The shim removes an annotation that a user has written, or has copied with the manifest of a victim.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ def mark_of(pod: PodRecord) -> Releasing | None:
 
 
 def written(pod: PodRecord) -> Releasing | None:
-    """Return the mark that the pod carries.
+    """Return the facts in the annotation that marks the pod as a victim.
 
-    Return None if the pod has no mark, or if its mark is being removed.
+    Return None if the pod has no such annotation, or if the annotation is being removed.
     """
     found = pod.facts.report.releasing
     return found if found is not None and found.decision and found != pod.void else None
 
 
 def take_back(state: State, pod: PodRecord, mark: Releasing, why: str) -> None:
-    """Remove a mark: the pod stays, and the shim reports that the pod is no longer being evicted."""
+    """Remove the annotation of a victim.
+
+    The pod stays, and the shim reports that the pod is no longer being evicted.
+    """
     was_soft = pod.soft or pod.facts.delivery == SOFT
     pod.void, pod.order, pod.soft, pod.marked = mark, None, False, False
     if pod.sent is not None:
@@ -74,7 +77,7 @@ def veto(state: State, key: str, decision: str, why: str) -> None:
 
 
 def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:
-    """Remove a mark from a pod for which the core gave no order."""
+    """Remove the annotation of a victim from a pod that the core did not order to be evicted."""
     if pod.order is not None or pod.facts.deleting or not state.listed.issuperset(KINDS):
         return
     mark = written(pod)

@@ -21,7 +21,7 @@ from shim_client.translate.fields import mapping
 PROBLEMS_SHOWN = 5
 """Maximum number of problems of one answer that an event names."""
 _UNCLEAR = "settings that are not clear"
-"""The key of `State.bad` for values of settings that are replaced by defaults."""
+"""The key in `State.bad` for invalid values of settings that defaults replace."""
 _LOST = (
     "ConfigMap {name} holds no queues any more, so the queues that it held stay in force; "
     "write the queues that you want into it"
@@ -53,7 +53,7 @@ def observe(state: State, item: KubeObject) -> None:
 
 
 def forget(state: State, item: KubeObject) -> None:
-    """Record that a ConfigMap was deleted: its settings no longer count."""
+    """Record that a ConfigMap was deleted, so that its settings have no effect any more."""
     remove(state, name_of(item))
 
 
@@ -98,7 +98,7 @@ def _queues_source(state: State, group: str) -> str:
 
 
 def _is_lost(state: State, source: str) -> bool:
-    """Return whether the ConfigMap from which the queues in force came has queues no longer.
+    """Return whether the ConfigMap that gave the queues in force no longer has queues.
 
     The queues of `yunikorn-defaults` must not come into force as an unintended replacement.
     """

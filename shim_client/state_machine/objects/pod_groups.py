@@ -1,4 +1,4 @@
-"""PodGroups, which say how many pods are placed together.
+"""PodGroups. A PodGroup says how many of its pods are placed together.
 
 The members of a PodGroup are reported again when this number changes.
 """

@@ -88,10 +88,9 @@ def claim_key(item: KubeObject) -> str:
 def _look_again(state: State, changed: str = "", claim: str = "") -> None:
     """Report the pods that waited for a claim, a volume or a storage class that exists now.
 
-    Let the suitable nodes of the other waiting pods be computed again.
-
-    ``changed`` names the volume or class whose nodes have to be computed again. ``claim`` is the claim whose volume
-    has to be counted again, or ALL_CLAIMS. The volume is counted at the node of each pod that mounts the claim.
+    Let the suitable nodes of all other waiting pods be computed again. ``changed`` names the volume or class whose
+    nodes have to be computed again. ``claim`` is the claim whose volume has to be counted again, or ALL_CLAIMS. The
+    volume is counted at the node of each pod that mounts the claim.
     """
     state.outlook += 1
     if changed:

@@ -27,11 +27,11 @@ Each question costs one step, one more step for each queue, and one more step fo
 """
 ROWS_A_STEP: Final = 64
 PLANS_LEAST: Final = 60
-"""The smallest number of questions that a report may ask, whatever the size of the cluster."""
+"""The number of questions that each report may ask, even if STEPS_MAX allows fewer questions in a large cluster."""
 PLANS_A_NEED: Final = 150
 """The largest number of questions that may be asked about one kind of asks."""
 MEMBERS_A_PLAN: Final = 16
-"""The number of gang members for which a question about a gang costs as much as one more question."""
+"""A question about a gang costs as much as one question, plus one more question for each group of this many members."""
 
 SERVED_MAX: Final = 8
 """The largest number of equal asks for which one change is tried, one ask after another."""
@@ -44,10 +44,10 @@ class OutOfPlansError(Exception):
 
 
 class Planner:
-    """The planner of the report, with a limit on the number of questions.
+    """The planner of the report, with a limit on the number of questions. A *question* is one call of the real planner for a claimant.
 
-    ``snapshot`` is the partition in its present state. ``listed`` is the partition as if policy `job` were listed. The search
-    for changes may use half of the budget. The other half is kept for questions about the present state of later queues.
+    ``snapshot`` is the partition in its present state. ``listed`` is the partition as if policy `job` were listed. The search for
+    changes may use half of the budget. The other half is kept for questions about the claimants of later queues in the present state.
     """
 
     def __init__(self, snapshot: Snapshot, listed: Snapshot, most: int = STEPS_MAX) -> None:
@@ -63,16 +63,16 @@ class Planner:
         self._helped: tuple[Snapshot, Claimant] | None = None
 
     def begin(self, claimant: Claimant) -> None:
-        """Begin the questions about a claimant. Each claimant may use a limited part of the budget."""
+        """Begin the questions about a claimant. Each claimant may use at most PLANS_A_NEED questions of the budget."""
         self._helped = None
         self._until = min(self._spent + PLANS_A_NEED * _cost(claimant), self._plans_max // 2)
 
     def now(self, claimant: Claimant) -> Plan | Refusal | None:
         """Return the planner's answer for the present state.
 
-        Return None if the claimant fits without a plan. Raise OutOfPlansError if the budget is spent.
+        Return None if the claimant fits without evictions. Raise OutOfPlansError if the budget is spent.
 
-        An answer that needs no search for victims is returned even then, and uses no budget.
+        An answer that needs no search for victims uses no budget, and is returned even if the budget is spent.
         """
         if fits(self._now, claimant):
             return None
@@ -101,8 +101,8 @@ class Planner:
     def helps(self, snapshot: Snapshot, claimant: Claimant) -> bool:
         """Return whether the claimant fits, or has a plan that frees capacity, on `snapshot`, in which the caller made one change.
 
-        If the result is True, the next call of `served` tries further equal asks on that snapshot. Raise OutOfPlansError if the
-        budget is spent.
+        If the result is True, the next call of `served` tries further asks of the same kind on that snapshot. Raise
+        OutOfPlansError if the budget is spent.
         """
         found = not isinstance(self.then(snapshot, claimant), Refusal)
         if found:
@@ -110,7 +110,7 @@ class Planner:
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many equal asks the last helpful change serves, and why the change does not serve the next ask.
+        """Return how many equal asks the change serves for which `helps` last returned True, and the refusal of the first ask that it does not serve.
 
         Raise OutOfPlansError if the budget is spent.
 
@@ -152,8 +152,8 @@ class Planner:
     def _no_leaf_exceeds(self, ask: Claimant) -> bool:
         """Return whether every other leaf is within its entitlement in the requested types, so that no pod can be evicted (G2).
 
-        Return False for gangs, and for asks that replace pods of their queue. For these claimants, pods of the claimant's own
-        queue may be evicted.
+        Return False for gangs, and for asks that replace pods of their queue. For such claimants, pods of the claimant's own
+        queue may be evicted, so that other leaves alone do not decide.
         """
         serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
         if isinstance(ask, WaitingGang) or serving != [Scope.OTHER_QUEUES]:

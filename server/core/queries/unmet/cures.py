@@ -1,9 +1,9 @@
-"""The single changes that may cure an unmet guarantee, in the order in which they are tried.
+"""The single changes that may meet an unmet guarantee, in the order in which they are tried.
 
-The planner is asked whether a change helps.
+A *cure* is a change that helps: after the change, the claimant fits or the planner has a plan for it.
 
 The kinds of changes are tried in this order: to wait, an amount of one queue, an on/off setting of one queue, a setting of the
-partition, a field of the ask, another node. For an amount, the cure is the smallest change that helps.
+partition, a field of the ask, another node. If a cure changes an amount, it is the smallest change of this amount that helps.
 """
 
 from collections import Counter
@@ -33,8 +33,8 @@ from server.snapshot.waiting import WaitingAsk
 NEW_NODE: Final = "~evenhand.io/what-if"
 """The name of the node that a cure adds.
 
-In a sort by name, this name comes after all others. If an existing node is as good as the new node, the existing node therefore
-comes first.
+In a sort by name, this name comes after all others. If an existing node and the new node rank equally, the existing node is
+therefore chosen.
 """
 NODES_TRIED_MAX: Final = 8
 VICTIM_GANG: Final = "job.victimgang"
@@ -54,7 +54,7 @@ def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
 
 
 def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of waiting until candidates have run long enough (V3)."""
+    """Yield the cure to wait until candidates have run for their protected time (V3)."""
     snapshot = planner.snapshot
     leaves = spared_leaves(refusal, Rule.MIN_RUNTIME)
     spans = [snapshot.queues[leaf].spec.properties.preemption_minruntime_ms for leaf in leaves]
@@ -74,9 +74,9 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of removing a fence.
+    """Yield the cure to remove a fence.
 
-    The fence excludes victims in other queues, and guarantees of queues above the fence (G2, G3).
+    Because of the fence, pods outside it cannot be victims, and guarantees of queues above it do not count (G2, G3).
     """
     snapshot = planner.snapshot
     root = entitlement.scope_root(snapshot, need.ask.leaf)
@@ -107,7 +107,7 @@ def _enabled(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 
 
 def _policies(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of listing the policy that would serve the claimant. Listing `job` also gives asks their classes (J4)."""
+    """Yield the cure to list the policy that would serve the claimant. If policy `job` is listed, asks get their gang classes, too (J4)."""
     snapshot, policy = planner.snapshot, JOB if need.gang else verdicts.main(need.ask)
     if refusal.rule is not Rule.POLICY_OFF or snapshot.settings.lists(policy):
         return
@@ -179,12 +179,10 @@ _WORDS: Final[tuple[tuple[Rule, Mapping[str, bool], Change, str], ...]] = (
 
 
 def _priority(planner: Planner, need: Need) -> Iterator[Cure]:
-    """Yield the cure of raising the priority (G5).
+    """Yield the cure to raise the claimant's priority (G5).
 
-    The new priority is the lowest priority with which the claimant gets capacity from outside its leaf.
-
-    A plan whose victims are all in the claimant's own leaf does not count, because the leaf would have no more capacity than
-    before.
+    The new priority is the lowest priority with which the planner finds victims outside the claimant's leaf. A plan whose
+    victims are all in the claimant's own leaf does not count, because it would not give the leaf more capacity.
     """
     own = claimants.priority(need.claimant)
 
@@ -220,10 +218,10 @@ def _uncordoned(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cur
 
 
 def _node(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of adding a node with exactly the capacity that the ask requests.
+    """Yield the cure to add a node with exactly the capacity that the ask requests.
 
-    For a gang, the node has capacity for the smallest number of members that suffices. The members with the largest requests
-    are counted first.
+    For a gang, the node has capacity for as few members as possible: for the members with the largest requests, and only as
+    many as have to run there.
     """
     largest = _by_size(planner.snapshot, need)
 

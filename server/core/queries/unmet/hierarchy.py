@@ -1,6 +1,7 @@
 """The rules by which a configuration relates the amounts of a queue to those of its parent and children.
 
-A cure that breaks such a rule cannot be applied.
+A *cure* is a single change after which asks of a queue below its guarantee would get capacity (see `cures`). A cure that breaks
+one of these rules cannot be applied.
 """
 
 from server.model.quota import ROOT

@@ -1,6 +1,7 @@
 """The judgement of one kind of asks: the obstacle that the planner's answer shows, and the change that would help.
 
-A *binding* is the obstacle that keeps asks from capacity (see `model.unmet.Binding`), a *cure* the change that removes it.
+A *binding* is the obstacle that keeps asks from capacity (see `model.unmet.Binding`). A *cure* is the change that removes this
+obstacle.
 """
 
 from collections import Counter
@@ -61,7 +62,10 @@ _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.RAISE_PRIORITY: Binding.PRIORITIES,
     Change.RAISE_GUARANTEE: Binding.OWN_GUARANTEE,
 }
-"""The binding for each change: if no victims suffice for an ask and the change helps, the change removes this binding."""
+"""The binding for each kind of change.
+
+If the possible victims do not suffice for an ask, and a change of this kind helps, this binding was the obstacle.
+"""
 _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.FENCE: Binding.FENCE,
     Rule.CANDIDATE_DISABLED: Binding.VICTIMS_DISABLED,
@@ -75,17 +79,17 @@ _SPARED: Final[Mapping[Rule, Binding]] = {
     Rule.BELOW_GUARANTEE: Binding.GUARANTEES,
     Rule.FROZEN: Binding.FROZEN,
 }
-"""The binding for each rule, used if no change helps the asks.
+"""The binding for each rule that protects pods.
 
-The key is the rule that protects most of the pods that hold the missing types.
+If no change helps the asks, the binding is that of the rule that protects the most pods with the missing types.
 """
 
 
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
     """Return the answer for one kind of asks: the binding, and the change that would help if a change was found.
 
-    ``over_promised`` contains the types in which the guarantees together exceed the capacity. If the planner has no questions
-    left, the answer says so.
+    ``over_promised`` contains the types of which all guarantees together exceed the capacity of the nodes. If the planner has
+    no questions left, the answer says so.
     """
     planner.begin(need.claimant)
     ready = _before_planning(need)
@@ -136,7 +140,7 @@ def _before_planning(need: Need) -> UnmetAsks | None:
 
 
 def _planned(planner: Planner, need: Need, plan: Plan) -> UnmetAsks:
-    """Return the answer for asks that have a plan. These asks wait only for time to pass, or the partition only observes (P8)."""
+    """Return the answer for asks that have a plan. Either these asks only have to wait for some time, or the partition only observes (P8)."""
     snapshot = planner.snapshot
     would = (
         decision_records.would(plan, plan.pledges[0].node_id)
@@ -204,9 +208,9 @@ _COUNTED: Final = frozenset(
 
 
 def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure with the number of equal asks that it serves, if it does not serve all asks that were tried.
+    """Return the cure ``found`` with the number of equal asks that it serves, if it does not serve all asks that were tried.
 
-    If the cure serves all these asks, or if there is no cure, return the argument unchanged.
+    If the cure serves all these asks, or if ``found`` is None, return ``found`` unchanged.
     """
     if found is None or need.number <= 1 or found.change not in _COUNTED:
         return found
@@ -221,7 +225,7 @@ def _counted(planner: Planner, need: Need, found: Cure | None) -> Cure | None:
 
 
 def _allowing(need: Need, found: Cure | None) -> Cure | None:
-    """Return the cure with an alternative in its text, if the cure adds a node.
+    """Return the cure ``found``, with an alternative in its text if the cure adds a node.
 
     The alternative is to change the ask so that it may run on existing nodes that are large enough.
     """
@@ -233,8 +237,8 @@ def _allowing(need: Need, found: Cure | None) -> Cure | None:
 def _is_fragmented(planner: Planner, need: Need, refusal: Refusal) -> bool:
     """Return whether fragmentation explains the refusal (G12): three conditions must hold.
 
-    The refusal has one of four rules, no maximum blocks the claimant, and the free capacity on suitable nodes is sufficient in
-    sum.
+    The refusal names one of four rules, no maximum blocks the claimant, and the suitable nodes together have enough free
+    capacity.
     """
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.FROZEN, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return False
@@ -295,14 +299,14 @@ def _binding(
 _OF_ITS_SIDE: Final = frozenset({Binding.UNDECIDED, Binding.OWN_SIDE, Binding.FENCE})
 """The bindings that decide which pods may be victims at all.
 
-The report prefers these bindings to fragmentation.
+If such a binding and fragmentation both explain a refusal, the report names the binding.
 """
 
 
 def _of_the_cure(
     snapshot: Snapshot, need: Need, refusal: Refusal, found: Cure | None
 ) -> Binding | None:
-    """Return the binding that the cure removes. Return None if the cure does not show the binding."""
+    """Return the binding that the cure ``found`` removes. Return None if the binding does not follow from the cure."""
     nobody = Binding.FENCE if refusal.rule is Rule.MEMBER and not refusal.levels else None  # J7, G2
     if found is None:
         return nobody
@@ -316,7 +320,7 @@ def _of_the_cure(
 
 
 def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
-    """Return the types that the cure would guarantee, and that no queue from the leaf up to its fence guarantees now.
+    """Return the types that no queue from the leaf up to its fence guarantees now, and that the cure ``found`` would guarantee.
 
     Return [] for a cure that raises no guarantee.
     """
@@ -331,9 +335,10 @@ def _undecided(snapshot: Snapshot, need: Need, found: Cure | None) -> list[str]:
 
 
 def _binding_max(planner: Planner, need: Need, refusal: Refusal, found: Cure | None) -> str:
-    """Return the queue whose maximum is why the claimant waits, or "" if no maximum is.
+    """Return the queue whose maximum keeps the claimant waiting, or "" if no maximum does.
 
-    For a gang, a maximum counts as an obstacle only if raising it helps. A gang may evict pods of its own queue (J8).
+    For a gang, a maximum counts as an obstacle only if raising it helps. Otherwise the gang can get headroom by evicting pods
+    of its own queue (J8).
     """
     raised = found is not None and found.change is Change.RAISE_MAX
     if refusal.rule is Rule.MEMBER and not raised:
@@ -351,7 +356,7 @@ def _of_the_spared(refusal: Refusal) -> Binding:
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
-    """Return the planner's text, with the node that lacks least added."""
+    """Return the planner's text for the refusal, followed by the node that lacks least."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
     named = refusal.rule is Rule.MEMBER  # its text ends with the node

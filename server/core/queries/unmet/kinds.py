@@ -51,8 +51,8 @@ def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
 def _together(known: Kind, kind: Kind) -> Kind:
     """Return two kinds with equal keys as one kind.
 
-    The numbers of single asks are added up. The numbers of a gang are not added up, because each number already includes all
-    members.
+    For single asks, the numbers of asks are added. For a gang, the number stays the same, because the number of each kind
+    already includes all members.
     """
     first = min(known.first, kind.first, key=lambda one: one.sort_key)
     number = known.number if known.gang is not None else known.number + kind.number

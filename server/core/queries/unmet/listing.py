@@ -1,6 +1,6 @@
 """The partition as if policy `job` were listed, so that asks have classes and may be firm (J2, J4).
 
-The live state is read, because snapshots leave out the classes that asks declare while classes have no effect.
+The live state is read, because a snapshot has no classes while policy `job` is not listed.
 """
 
 from dataclasses import replace
@@ -55,7 +55,7 @@ def _firm(partition: Partition, settings: PreemptionSettings) -> dict[str, FirmU
 
 
 def _is_counted(ask: Ask) -> bool:
-    """Return whether the ask is placed, or has a pledge of a decision that does not give way to claims."""
+    """Return whether the firm usage includes the ask: the ask is placed, or has a pledge that does not give way to claims."""
     return ask.node is not None or (ask.pledge is not None and not ask.pledge.reserves)
 
 

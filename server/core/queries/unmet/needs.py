@@ -28,7 +28,7 @@ from server.state.limits import Limiter
 from server.state.partition import Partition
 
 KINDS_MAX: Final = 3
-"""The largest number of kinds of asks of one queue that are judged. Further kinds are only counted."""
+"""The largest number of kinds of asks of one queue that are judged. For further kinds, the report has only their number."""
 
 
 class Limited(NamedTuple):
@@ -76,7 +76,7 @@ class Need(NamedTuple):
 
 
 class Unmet(NamedTuple):
-    """A queue below its entitlement: the types that it lacks, the first kinds of its waiting asks, and the number of other kinds."""
+    """A queue below its entitlement: the types that it lacks, at most KINDS_MAX kinds of its waiting asks, and the number of its other kinds."""
 
     queue: str
     types: tuple[UnmetType, ...]
@@ -126,7 +126,7 @@ def _ends(held: Pledge) -> int:
 
 
 def _worst_first(one: Unmet) -> tuple[Fraction, str]:
-    """Return a sort key: first the queues that lack the largest part of their entitlement, then by path."""
+    """Return a sort key: queues that lack a larger part of their entitlement come first, and equal queues are sorted by path."""
     lacking = max(Fraction(each.missing, each.entitled) for each in one.types)
     return -lacking, one.queue
 

@@ -1,6 +1,7 @@
-"""The cures that change an amount of one queue or limit. A cure says by how much a maximum, a guarantee or a user's limit has to change.
+"""The cures that change an amount of one queue or limit.
 
-The planner is used to find the smallest change that helps.
+A cure is a change after which the claimant fits, or after which the planner has a plan for it. Each of these cures changes a maximum, a
+guarantee or a user's limit by the smallest amount that helps. The planner is used to find this amount.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -43,7 +44,7 @@ def spared_leaves(refusal: Refusal, *rules: Rule) -> list[str]:
 
 
 def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising a limit of the claimant's user or group by the amount that it lacks."""
+    """Yield the cure to raise a limit of the claimant's user or group by the amount that the limit lacks."""
     if refusal.rule is not Rule.USER_LIMIT or len(need.limited) != 1:
         return
     (limited,) = need.limited
@@ -53,10 +54,7 @@ def user_limit(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]
 
 
 def maximum(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
-    """Yield cures of raising a maximum on the claimant's path that has no headroom (G9).
-
-    Each cure raises one maximum by the smallest amount that helps.
-    """
+    """Yield a cure for each maximum on the claimant's path without headroom (G9): to raise this maximum by the smallest amount that helps."""
     snapshot = planner.snapshot
     lacks: dict[str, dict[int, int]] = {}
     for block in blocks(Trial(snapshot), claimants.whole(need.claimant)):
@@ -77,9 +75,9 @@ def _helps_with_max(planner: Planner, need: Need, path: str, more: Mapping[int, 
 def _least_headroom(
     planner: Planner, need: Need, path: str, lack: dict[int, int]
 ) -> dict[int, int]:
-    """Return the smallest raise of a maximum that helps.
+    """Return the smallest raise of the maximum of ``path`` that helps.
 
-    The raise is less than the lacking amount if victims in queues below the maximum free a part of that amount (G9).
+    The raise is less than ``lack`` if evictions in the queue or below it free a part of ``lack`` (G9).
     """
 
     def helps(more: dict[int, int]) -> bool:
@@ -119,7 +117,7 @@ def _rounded(
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising the guarantee of a queue on the claimant's path, if only this guarantee stops the claim."""
+    """Yield the cure to raise the guarantee of a queue on the claimant's path, if this guarantee alone keeps the claimant from a plan."""
     short = _SHORT.get(refusal.rule)
     more = {} if short is None else short(planner.snapshot, need, refusal)
     if len(more) == 1:
@@ -128,12 +126,12 @@ def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cu
 
 
 def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of raising the leaf's guarantee (G2).
+    """Yield the cure to raise the leaf's guarantee (G2).
 
-    With this guarantee, the leaf itself decides whether its asks may claim a type.
+    With a larger guarantee, the leaf itself decides whether its asks may claim a type.
 
-    This change helps in three cases: the queue that decides for the type already has its share, no queue decides for the type,
-    or pods inside the deciding queue hold the type.
+    This change can help in three cases: the queue that decides for the type now already has its guarantee, no queue decides for
+    the type now, or pods inside the deciding queue hold the type.
     """
     if refusal.rule not in {Rule.OVER_GUARANTEE, Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return
@@ -156,7 +154,7 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
 def _raised(
     planner: Planner, need: Need, path: str, lack: dict[int, int], *, least_of: bool
 ) -> Iterator[Cure]:
-    """Yield the cure of raising a guarantee on the ask's path by the lacking amounts, if the change helps and can be applied.
+    """Yield the cure to raise the guarantee of ``path`` by the amounts ``lack``, if the change helps and can be applied.
 
     With ``least_of``, the guarantee is raised by the smallest amounts that help.
     """
@@ -178,7 +176,7 @@ def _raised(
 
 
 def _within(snapshot: Snapshot, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Return the amounts without the types in which the raised guarantee would not be valid in any configuration."""
+    """Return ``lack`` without the types in which no valid configuration can have the raised guarantee."""
     return {
         at: more
         for at, more in lack.items()
@@ -194,8 +192,8 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
     """Return, for each queue with a met guarantee, the amounts that must be added before the queue may claim again (G2).
 
-    A queue whose guarantee of a type is met decides that its asks may not claim the type. The amounts that the
-    ancestors of that queue lack do not matter.
+    If the deciding queue has its guarantee of a type, its asks may not claim the type, even if an ancestor of the queue is
+    below its guarantee.
     """
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
@@ -226,9 +224,8 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
     """Return the amounts by which the guarantee of a gang's queue is too small.
 
-    Return {} unless exactly one queue decides for the gang.
-
-    Pods of other queues are evicted for a gang only until the gang's queue has its guarantee (J7).
+    Return {} if several queues decide for the gang, or none. Pods of other queues are evicted for a gang only until the gang's
+    queue has its guarantee (J7). If the whole gang does not fit into the guarantee, the gang therefore gets no plan.
     """
     paths = {level.queue for level in refusal.levels}
     if len(paths) != 1:
@@ -249,7 +246,7 @@ _SHORT: Final[Mapping[Rule, Callable[[Snapshot, Need, Refusal], Lacks]]] = {
 
 
 def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure of lowering a guarantee that protects candidates, by the smallest amount that helps (G4)."""
+    """Yield the cure to lower a guarantee that protects candidates, by the smallest amount that helps (G4)."""
     if refusal.rule not in {Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.FROZEN, Rule.MEMBER}:
         return
     if planner.snapshot.is_shared_out:
@@ -288,7 +285,7 @@ def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
 
 
 def _size(snapshot: Snapshot, found: Cure) -> Fraction:
-    """Return the size of a cure that changes amounts: the largest changed amount, as a share of the partition's capacity."""
+    """Return the size of a cure that changes amounts: of the shares of the partition's capacity by which the types change, the largest."""
     pairs = (
         (amount, snapshot.capacity[snapshot.types.index(kind)])
         for kind, amount in found.amounts.items()
@@ -297,12 +294,11 @@ def _size(snapshot: Snapshot, found: Cure) -> Fraction:
 
 
 def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
-    """Return the cure of lowering the guarantee of a queue by the smallest helpful amount that the search finds.
+    """Return the cure to lower the guarantee of a queue by the smallest amount that helps, as far as the search finds this amount.
 
-    Return None if lowering the guarantee does not help.
-
-    A guarantee of zero is tried first. If the planner then has a plan, the new guarantee is the largest one that still allows
-    the eviction of that plan's victims.
+    Return None if even a guarantee of zero does not help, or if no guarantee that helps is valid in the configuration. If the
+    planner has a plan with a guarantee of zero, the search begins with the largest guarantee that still allows the eviction of
+    that plan's victims.
     """
     snapshot = planner.snapshot
     before = snapshot.queues[path].guaranteed
@@ -344,7 +340,8 @@ def _rounded_down(
 ) -> tuple[int, ...]:
     """Return the lowered guarantee.
 
-    The guarantee is lowered by whole cores and GiB if that also helps, else by the exact amounts.
+    If lowering by whole cores and GiB helps, too, the guarantee is lowered by whole cores and GiB. Otherwise it is lowered by
+    the exact amounts.
     """
     snapshot, before = planner.snapshot, planner.snapshot.queues[path].guaranteed
 
@@ -361,10 +358,9 @@ def _rounded_down(
 def _kept_for_a_gang(planner: Planner, need: Need, path: str) -> tuple[int, ...]:
     """Return the largest guarantee with which the gang still gets capacity.
 
-    The caller must have found that a guarantee of zero helps.
-
-    This guarantee cannot be computed from the victims of one plan. With each guarantee that is tried, the members may get other
-    nodes, and a plan may have no victims in the queue.
+    Call this function only if the gang gets capacity with a guarantee of zero. The result is found by trying guarantees. It
+    cannot be computed from the victims of one plan, because with each guarantee the members may get other nodes, and a plan may
+    have no victims in the queue.
     """
     before = planner.snapshot.queues[path].guaranteed
 
@@ -380,19 +376,21 @@ def _kept_for_a_gang(planner: Planner, need: Need, path: str) -> tuple[int, ...]
 
 
 def _left(snapshot: Snapshot, plan: Plan, path: str) -> tuple[int, ...]:
-    """Return, by type, the amount that the queue has after the releases of a plan. A guarantee of this amount allows these releases."""
+    """Return, by type, the amount that the queue has after the releases of a plan.
+
+    With a guarantee of this amount, the queue is not below its guarantee after these releases.
+    """
     trial = Trial(snapshot)
     trial.apply(plan)
     return tuple(max(0, one) for one in trial.eff(path))
 
 
 def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the largest guarantee for which the search finds that the planner has a plan.
+    """Return the largest guarantee found with which the planner has a plan.
 
-    The search goes upwards from ``kept``.
-
-    The planner may still have a plan for a guarantee that is one unit larger. The search then continues from the amount that
-    the queue has after the eviction of that plan's victims.
+    The search begins with the guarantee ``kept``. Each step tries, for one type, a guarantee that is one unit larger. If the
+    planner has a plan with that guarantee, the search continues from the amount that the queue has after the eviction of the
+    plan's victims.
     """
     before = planner.snapshot.queues[path].guaranteed
     for at, most in enumerate(before):

@@ -31,7 +31,7 @@ class Prepared:
         self.over_promised = over_promised(found.snapshot)
 
     def queues(self) -> Iterator[UnmetQueue]:
-        """Yield the unmet queues, each judged when the caller requests it.
+        """Yield the queues below their entitlement. Each queue is judged only when the caller requests it.
 
         The kinds of asks below several unmet queues are judged only once.
         """
@@ -58,7 +58,8 @@ class Prepared:
     def _behind_reservations(self, asks: UnmetAsks) -> UnmetAsks:
         """Return the answer for the asks.
 
-        If the cure of the asks raises a maximum, a note says until when a reservation may use the new headroom.
+        If the cure of the asks raises a maximum, and a reservation may use the new headroom first, the returned answer says
+        until when the reservation may last.
         """
         found, reserved = asks.cure, self._found.reserved
         if found is None or found.change is not Change.RAISE_MAX or found.subject not in reserved:
