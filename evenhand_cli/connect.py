@@ -432,10 +432,8 @@ def connected_core(
 ) -> Iterator[Core]:
     """Open a connection with the given options. Values that the options lack come from the context.
 
-    Raises Fault if an option or an address is invalid.
-
-    ``oldest`` is the metadata that name the oldest state to be shown. With ``follower``, also connect to a core that follows
-    closely, if there is one. ``token`` is that of the caller who asks which core decides, "" for that of the options.
+    ``oldest`` is the metadata that name the oldest state to be shown. With ``follower``, also connect to a close follower, if any.
+    ``token`` is that of the caller who asks which core decides, "" for that of the options. Raises Fault for invalid options.
     """
     way = _way(given, name, timeout_s)
     listed = way.context.core
