@@ -135,7 +135,7 @@ def test_a_line_for_each_queue_and_type_then_what_binds(core: FakeCore) -> None:
         "  bound by  node-shape: no node that takes placements could hold it, were it empty",
         "  cure      no single change cures it: evenhand explain uid-2",
         "",
-        "root.shop  job fit: 3 members for 6 cores together, priority 0",
+        "root.shop  gang fit: 3 members for 6 cores together, priority 0",
         "  first     shop/fit-0",
         "  bound by  being-served: the next round decides on it",
         "",

@@ -113,16 +113,16 @@ WAITING = [
     ),
     Damage(
         "members of a job that are placed",
-        "job crew",
+        "gang crew",
         lambda b: put(group_of(b, "crew-1"), placed=1),
     ),
-    Damage("a job out of order", "job gang", lambda b: group_of(b, "gang-1").members.reverse()),
+    Damage("a job out of order", "gang gang", lambda b: group_of(b, "gang-1").members.reverse()),
     Damage(
         "a job without a member",
-        "groups and jobs hold",
+        "groups and gangs hold",
         lambda b: group_of(b, "gang-1").members.pop(),
     ),
-    Damage("a job of another name", "job x", lambda b: put(group_of(b, "gang-1"), key="x")),
+    Damage("a job of another name", "gang x", lambda b: put(group_of(b, "gang-1"), key="x")),
     Damage("somebody unknown is to be told", "is gone", stranger),
 ]
 
@@ -143,11 +143,11 @@ ASIDE = [
         lambda b: class_of(b, "huge-1").waiting.append(group_of(b, "huge-1")),
     ),
     Damage("in the list of another class", "another class", astray),
-    Damage("a parked job that is not listed", "job gang", lambda b: b.gangs.parked.clear()),
+    Damage("a parked job that is not listed", "gang gang", lambda b: b.gangs.parked.clear()),
     Damage("a ranked job that is not listed as ready", "listed as ready", unlisted),
     Damage(
         "a listed job that is not parked",
-        "job gang",
+        "gang gang",
         lambda b: put(group_of(b, "gang-1"), parked=False),
     ),
     Damage(
@@ -219,17 +219,17 @@ ORDER = [
     ),
     Damage(
         "a complete job without an entry",
-        "job twins",
+        "gang twins",
         lambda b: put(group_of(b, "twin-1"), entry=None),
     ),
     Damage(
         "a gathering job with an entry",
-        "job crew",
+        "gang crew",
         lambda b: ranking.push_group(group_of(b, "crew-1")),
     ),
     Damage(
         "a job of another priority",
-        "job twins",
+        "gang twins",
         lambda b: put(group_of(b, "twin-1"), priority=4),
     ),
 ]
@@ -268,10 +268,10 @@ SEARCH = [
 
 
 GATHERING = [
-    Damage("a job that gathers unwatched", "job brood", lambda b: b.gangs.gathering.clear()),
+    Damage("a job that gathers unwatched", "gang brood", lambda b: b.gangs.gathering.clear()),
     Damage(
         "a whole job that is watched",
-        "job gang",
+        "gang gang",
         lambda b: b.gangs.gathering.__setitem__(group_of(b, "gang-1"), 0),
     ),
     Damage(
@@ -281,7 +281,7 @@ GATHERING = [
     ),
     Damage(
         "a member that runs and says another size than its job, which was counted",
-        "allocation clan-1 says that job clan",
+        "allocation clan-1 says that gang clan",
         lambda b: put(b.asks["clan-1"], spec=replace(b.asks["clan-1"].spec, min_members=3)),
     ),
 ]

@@ -308,7 +308,7 @@ CASES = [
     Case(
         "gangs are not broken",
         "protected",
-        "set preemption.gang.victimgang: whole",
+        "set preemption.job.victimgang: whole",
         [
             "node n1 memory=10",
             "app x root.a",

@@ -308,7 +308,7 @@ def test_6_which_guarantee_cannot_be_met_and_why(cluster: Company) -> None:
     told.says("root.research.notebooks cores 64 16 48 fence", "root.prod.web memory")
     told.says(r"4 asks for 16 cores.*fence: .*cure lift the fence of queue root.research ")
     told.says(r"root.prod.web \w+ 202 cores\D+200 cores.*cure add a node with 6 cores")
-    told.says(r"job bigtrain: 6 members .*own-max: .*evenhand explain lab/bigtrain")
+    told.says(r"gang bigtrain: 6 members .*own-max: .*evenhand explain lab/bigtrain")
 
 
 def test_11_is_my_fence_working(cluster: Company) -> None:
