@@ -12,6 +12,7 @@ from evenhand.v1 import inspect_pb2, inspect_pb2_grpc
 from evenhand_cli.connect import Core
 from evenhand_console.at_once import begin
 from evenhand_console.reading import unless_absent
+from evenhand_console.recent import Recent
 
 Answer = inspect_pb2.CheckConsistencyResponse | None
 """The core's answer to a request for checks.
@@ -80,7 +81,7 @@ class Checks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[_Key, _Kept] = {}
+        self._kept: Recent[_Key, _Kept] = Recent(KEPT_MAX, _Kept)
 
     def begin(self, core: Core, partition: str) -> None:
         """Request the checks of a partition from a core, if there is no answer yet and no checks run."""
@@ -112,12 +113,7 @@ class Checks:
             return known.answer
 
     def _of(self, core: Core, partition: str) -> _Kept:
-        key = (core.address, core.metadata, partition)
-        known = self._kept.pop(key, None) or _Kept()
-        self._kept[key] = known  # The latest is the last.
-        if len(self._kept) > KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
-        return known
+        return self._kept.of((core.address, core.metadata, partition))
 
 
 def _asked(core: Core, partition: str) -> Answer:

@@ -14,6 +14,7 @@ from evenhand_cli.connect import Core, Metadata
 from evenhand_cli.faults import Fault
 from evenhand_cli.staleness import Pictures
 from evenhand_console.at_once import begin
+from evenhand_console.recent import Recent
 
 KEEP_S: Final = 5.0
 """The seconds for which an answer is kept. A core needs equally long to report a manager as away."""
@@ -28,7 +29,7 @@ Lines = tuple[str, ...]
 @dataclass(slots=True)
 class _Kept:
     lines: Lines = ()
-    asked_s: float = 0.0
+    asked_s: float | None = None
     running: "Future[Lines] | None" = None
 
 
@@ -39,17 +40,14 @@ class Presence:
         """Begin without kept answers. ``clock`` returns seconds that never decrease."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: dict[Metadata, _Kept] = {}
+        self._kept: Recent[Metadata, _Kept] = Recent(KEPT_MAX, _Kept)
 
     def begin(self, core: Core) -> Callable[[], Lines]:
         """Ask the core that decides, unless a recent answer is kept. Return a function that returns the lines about managers."""
         with self._lock:
-            known = self._kept.pop(core.metadata, None)
-            is_first = known is None
-            known = self._kept[core.metadata] = known or _Kept()
-            if len(self._kept) > KEPT_MAX:
-                del self._kept[next(iter(self._kept))]
-            is_old = is_first or self._clock() - known.asked_s >= KEEP_S
+            known = self._kept.of(core.metadata)
+            is_first = known.asked_s is None
+            is_old = known.asked_s is None or self._clock() - known.asked_s >= KEEP_S
             if known.running is None and is_old:
                 known.asked_s = self._clock()
                 known.running = begin(lambda: _asked(core))

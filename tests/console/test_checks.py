@@ -79,7 +79,7 @@ def test_an_answer_from_long_ago_is_not_shown(monkeypatch: pytest.MonkeyPatch) -
 def test_an_answer_that_is_younger_than_the_page_is_kept() -> None:
     known, core = Checks(), _Core(_answered)
     assert _at(known, core, NOW - 5) == NOW
-    assert [one.running for one in known._kept.values()] == [None]
+    assert [one.running for one in known._kept._values.values()] == [None]
 
 
 def test_a_page_does_not_wait_long_for_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
