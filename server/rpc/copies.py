@@ -131,11 +131,9 @@ class Copies:
         """The pause in seconds that the latest fork earned."""
         self._not_before = 0.0
         """The instant before which no copy is made."""
-        self._gather_until = 0.0
-        """The instant until which the questions that wait now may wait for others."""
         self._timer: asyncio.TimerHandle | None = None
-        self._gathers = False
-        """Whether the timer is that of questions that wait for others."""
+        self._gather_until: float | None = None
+        """The instant until which the waiting questions may wait for further ones; None unless the timer is for them."""
         self._waiting: dict[Question, _Waiting] = {}
         self._took: dict[str, float] = {}
         """The seconds that the latest answer of each method took.
@@ -200,13 +198,13 @@ class Copies:
         """Wait for further questions: until none has come for `_GATHER_S`, and for `_GATHER_S_MAX` at most."""
         now = self._seconds()
         if self._timer is None:
-            self._gathers = True
-            self._gather_until = now + _GATHER_S_MAX
-        elif self._gathers:
-            self._timer.cancel()
-        else:
+            until = self._gather_until = now + _GATHER_S_MAX
+        elif self._gather_until is None:
             return
-        wait = max(0.0, min(_GATHER_S, self._gather_until - now))
+        else:
+            until = self._gather_until
+            self._timer.cancel()
+        wait = max(0.0, min(_GATHER_S, until - now))
         self._timer = asyncio.get_running_loop().call_later(wait, self._rested)
 
     def _give_up(self) -> None:
@@ -247,7 +245,7 @@ class Copies:
         return self._took.get(one.question.method, _QUICK_S)
 
     def _rested(self) -> None:
-        self._timer, self._gathers = None, False
+        self._timer = self._gather_until = None
         self._make()
 
     def _fork(self, questions: Sequence[_Waiting]) -> None:
