@@ -172,7 +172,7 @@ class Guarantees:
     def _check(self, queues: Iterable[Queue], now: int) -> None:
         for queue in queues:
             partition, since = self._watched[queue]
-            waits = queue.has_waiting() and self._is_known(partition, queue)
+            waits = self._is_known(partition, queue) and any(True for _ in queue.waiting_classes())
             unmet = waits and is_unmet(partition, queue)
             if since is not None and not unmet:
                 self.histogram.add((partition.name, queue.path), now - since)
@@ -204,7 +204,7 @@ def is_unmet(partition: Partition, queue: Queue) -> bool:
     }
     if not any(short.values()):
         return False
-    for ask_class in queue.pending if queue.parent is not None else queue.waiting():
+    for ask_class in queue.waiting_classes():
         held = [short[at] for at, _ in ask_class.demand if at in short]
         if held and all(held):
             return True
@@ -263,7 +263,7 @@ class Durations:
             self._guarantees.sliced(now)
 
     def idle(self) -> None:
-        """Count the collected placements."""
+        """Count the collected placements, and check the guarantees that are due."""
         self._waits.count()
         if not self._core.is_amid:
             self._guarantees.idle(self._now)
@@ -273,8 +273,8 @@ class Durations:
         return self._guarantees.unmet()
 
     def prepare(self) -> None:
-        """Count the collected placements, and check guarantees. If a histogram has no free line, free the lines of removed queues."""
-        self._waits.count()
+        """Count the collected placements, and check all guarantees. If a histogram has no free line, free the lines of removed queues."""
+        self.idle()
         if not self._core.is_amid:
             self._guarantees.check(self._now)
         full = [one for one in self.histograms if one.folded]

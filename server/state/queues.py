@@ -165,11 +165,12 @@ class Queue:
         """Return a priority inside this queue as the parent of the queue sees it (G5)."""
         return adjusted(priority, self.offset, fence=self.fence)
 
-    def has_waiting(self) -> bool:
-        """Return whether any ask waits in the queue or below it, without counting the asks."""
-        return bool(self.pending_asks) or (
-            self.parent is None and any(one.pending_asks for one in self.children.values())
-        )
+    def waiting_classes(self) -> Iterator["AskClass"]:
+        """Yield the classes of the asks that wait in the queue or below it. The root can yield a class several times."""
+        yield from self.pending
+        if self.parent is None:
+            for child in self.children.values():
+                yield from child.pending
 
     def waiting(self) -> "Counter[AskClass]":
         """Return how many asks of each class wait in the queue and below it."""
