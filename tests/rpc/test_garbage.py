@@ -386,7 +386,8 @@ async def test_where_no_copy_can_search_nothing_is_searched(quiet: Quiet) -> Non
 
 
 def test_a_search_finds_what_a_collection_would() -> None:
-    gc.collect()
+    while gc.collect():
+        pass  # A collection can make further objects unreachable.
     gc.disable()
     try:
         before = search()
@@ -399,7 +400,7 @@ def test_a_search_finds_what_a_collection_would() -> None:
         found = search()
         assert 100 <= found.objects - before.objects <= 200
         assert 10_000_000 < found.bytes - before.bytes < 10_100_000
-        assert gc.collect() >= found.objects - before.objects
+        assert gc.collect() >= found.objects
         assert search().objects <= before.objects
         assert kept
     finally:
