@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -243,16 +244,24 @@ def test_a_leader_that_ends_in_order_is_followed_at_once(
     assert max(took) < LEASE_S
 
 
+def bound_of_prod(kube: Kube, of: str) -> int:
+    """Return how many pods of `small` in a namespace have a node."""
+    pods = (pod for pod in kube.all("Pod", of) if pod["metadata"]["labels"]["app"] == "prod")
+    return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
+
+
 def test_a_leader_that_was_stopped_does_nothing_when_it_goes_on(
     kube: Kube, own: Cluster, namespace: str, pair: Pair, chance: random.Random
 ) -> None:
     """Stop a leader while it binds many pods, and let it go on after its successor has bound the others."""
     with Witness(kube, namespace) as witness:
         leader, other = pair.leader(), pair.other()
-        kube.create(*(small(f"m-{number}", namespace) for number in range(60)))
-        until(lambda: len(waiting_for_prod(kube, namespace)) < 60)
-        pause(chance, 0.5)
-        pair.shims[leader].popen.send_signal(signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as aside:
+            many = aside.submit(kube.create, *(small(f"m-{n}", namespace) for n in range(120)))
+            until(lambda: bound_of_prod(kube, namespace) > 0)
+            pause(chance, 0.5)
+            pair.shims[leader].popen.send_signal(signal.SIGSTOP)
+            many.result()
         assert waiting_for_prod(kube, namespace), "it was not done yet"
         kube.create(*(small(f"l-{number}", namespace) for number in range(20)))
         until(lambda: serves(pair._health[other], "leader"), SETTLE_S)
