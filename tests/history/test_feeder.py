@@ -142,6 +142,7 @@ def test_a_process_that_cannot_be_started_is_reported_and_started_later(
 ) -> None:
     """The system refuses another process. The queue keeps what it can, and the gap has the reason."""
     monkeypatch.setattr(feeding, "RESTART_S", 0.01)
+    monkeypatch.setattr(feeding, "END_S", 60)
     start, may_start, refused = (
         subprocess.Popen,
         threading.Event(),
