@@ -1,8 +1,8 @@
 """The rule that all members of a gang have the same class and preemption policy (J1).
 
-All members are in one queue because they belong to one application. The classes of members matter only if policy `job` is
-listed. If policy `job` is not listed, no ask is rejected because of its class (J4). A running member is never rejected (design
-1.10). A later change of labels is accepted.
+All members are in one queue because they belong to one application. The classes of members (firm or lendable) matter only if
+policy `job` is listed. If policy `job` is not listed, no ask is rejected because of its class (J4). A running member is never
+rejected (design 1.10). A later change of labels is accepted.
 """
 
 from server.model.asks import AskSpec, GangClass, gang_class

@@ -53,7 +53,7 @@ def note(partition: Partition, ask: Ask, mark: ReleaseMark) -> None:
 def rebuild(
     partition: Partition, now: int, *, all_known: bool
 ) -> tuple[list[Decision], list[tuple[int, str]]]:
-    """Reopen each decision that was made for no ask, or whose preemptor now waits.
+    """Reopen each decision whose preemptor now waits, and each decision without a preemptor, such as that of a quota run.
 
     A gang's decision is reopened once enough members have arrived (J10).
 

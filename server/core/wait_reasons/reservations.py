@@ -73,10 +73,10 @@ def configured(
 
 
 def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
-    """End the reservations whose owners could not reserve a node under the limits in force, the newest reservation first (G10).
+    """End the reservations that could not be made under the limits in force, the newest reservation first (G10).
 
-    Reservations that an owner outranks are not counted against the owner's limits, just as they are not counted when a node is
-    reserved for the owner.
+    The owner of a reservation is the ask for which it was made. Reservations that an owner outranks are not counted against the
+    owner's limits, just as they are not counted when a node is reserved for the owner.
     """
     notes: list[Decision] = []
     for held in reversed(list(partition.decisions.reservations.values())):
@@ -91,7 +91,7 @@ def _drop_unfit(partition: Partition, now: int) -> list[Decision]:
 def _full_limit(partition: Partition, held: Pledge) -> Limiter | None:
     """Return the lowest limit that has no headroom for a reservation, or None.
 
-    Reservations that the owner of this reservation outranks are not counted as usage.
+    Other reservations are not counted as usage if the ask of this reservation outranks them.
     """
     ask = held.ask
     lower = Ranks(partition).below(ask.application.leaf, ask.spec.priority)
@@ -130,9 +130,9 @@ def sentence(ask: Ask, found: list[Pledge]) -> str:
 
 
 def _owners(ask: Ask, found: list[Pledge]) -> str:
-    """Return a text with the priorities of the owners of reservations, without their names.
+    """Return a text with the priorities of the asks that have the reservations, without the names of these asks.
 
-    The priorities are those that the lowest common queue of the ask and each owner sees (G5).
+    Each priority is the one that the lowest common queue of the waiting ask and the other ask sees (G5).
     """
     seen = [seen_together(ask.application.leaf, ask.spec.priority, held) for held in found]
     own, owners = (sorted(set(each)) for each in zip(*seen, strict=True))
@@ -175,9 +175,9 @@ def lines(ask: Ask, found: list[Pledge]) -> Iterator[str]:
 
 
 def _priority(ask: Ask, held: Pledge) -> str:
-    """Return a text with the priority of a reservation's owner.
+    """Return a text with the priority of the ask that has a reservation.
 
-    If the priority at the lowest common queue differs from the owner's own priority, the text has both priorities.
+    If the priority at the lowest common queue differs from the ask's own priority, the text has both priorities.
     """
     own = held.ask.spec.priority
     _, seen = seen_together(ask.application.leaf, ask.spec.priority, held)

@@ -110,7 +110,9 @@ class Planner:
         return found
 
     def served(self, number: int) -> tuple[int, Refusal] | None:
-        """Return how many equal asks the change serves for which `helps` last returned True, and the refusal of the first ask that it does not serve.
+        """Return how many equal asks the last helpful change serves, and the refusal of the first ask that it does not serve.
+
+        The last helpful change is the change for which `helps` last returned True.
 
         Raise OutOfPlansError if the budget is spent.
 

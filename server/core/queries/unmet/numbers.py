@@ -285,7 +285,10 @@ def _protecting(snapshot: Snapshot, need: Need, refusal: Refusal) -> list[str]:
 
 
 def _size(snapshot: Snapshot, found: Cure) -> Fraction:
-    """Return the size of a cure that changes amounts: of the shares of the partition's capacity by which the types change, the largest."""
+    """Return the size of a cure that changes amounts.
+
+    Each changed amount is divided by the partition's capacity of its type. The size is the largest of these quotients.
+    """
     pairs = (
         (amount, snapshot.capacity[snapshot.types.index(kind)])
         for kind, amount in found.amounts.items()
