@@ -160,8 +160,8 @@ class RecordEvent:
 class ReleasePod:
     """An order to evict a pod.
 
-    The preemptor and the reason are written on the pod first; only then is the pod deleted or evicted. If `end` is
-    None, the shim only writes this mark. Another operator then reads the mark and deletes the pod (J11).
+    The preemptor and the reason are written on the pod first; only then is the pod deleted or evicted. If `end` is None, the shim
+    only writes the preemptor and the reason. Another operator then reads the mark and deletes the pod (J11).
     """
 
     pod: ObjectRef

@@ -413,7 +413,7 @@ class _Hearing:
         self._connection = connection
         self._log = log
         self._skipped: dict[str, str] = {}
-        """By core, the last logged reason why the core was skipped."""
+        """For each core, the last logged reason why the core was skipped."""
         self._refused = ""
         """The last logged reason why a core refused this shim while no other core answered."""
 

@@ -284,7 +284,7 @@ class Connection:
                     await self._sleep(pause)
 
     async def _one_round_or_renewal(self, cores: list[Core], listener: Listener) -> _Ended:
-        """Do `_one_round`.
+        """Hold one session as `_one_round` does, and return how it ended.
 
         If a core no longer knows the credentials of this shim, wait, so that the next round reads new files. Raise
         CallerUnknownError if no core has accepted this shim before, or if all credentials of some minutes were refused.

@@ -39,7 +39,7 @@ class _Load:
 
     size: int = 0
     lists: dict[str, str] = field(default_factory=dict)
-    """By key, the list of the message that contains the key."""
+    """For each key, the list of the message that contains the key."""
     count: int = 0
 
     def takes(self, key: str, into: str, size: int) -> bool:

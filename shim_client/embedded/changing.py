@@ -21,7 +21,7 @@ KEPT_UNLESS_GIVEN: Mapping[str, tuple[str, ...]] = {
     "ReplicaSet": ("replicas",),
     "StatefulSet": ("replicas",),
 }
-"""By kind, the fields of a spec that commands change.
+"""For each kind, the fields of a spec that commands change.
 
 If the manifest does not mention such a field, its present value stays.
 """

@@ -28,7 +28,7 @@ SCALED: Mapping[str, str] = {
     "StatefulSet": "replicas",
     "Job": "parallelism",
 }
-"""By kind, the field of the spec that `scale` changes."""
+"""For each kind, the field of the spec that `scale` changes."""
 OF_NODES = "DaemonSet"
 _ENDED = frozenset({"Succeeded", "Failed"})
 

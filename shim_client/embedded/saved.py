@@ -47,7 +47,7 @@ class Saved:
 
     objects: dict[Id, KubeObject] = field(default_factory=dict)
     manifests: dict[Id, str] = field(default_factory=dict)
-    """By object, the digest of the manifest that was last carried out."""
+    """For each object, the digest of the manifest that was last carried out."""
     serials: Serials = (0, 0)
     directory: str = ""
     """The path of the cluster's manifests; empty when nothing was saved."""

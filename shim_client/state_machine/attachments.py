@@ -29,15 +29,15 @@ class Attachments:
 
     def __init__(self) -> None:
         self._limits: dict[str, Mapping[str, int]] = {}
-        """By node, the attach limit of each driver that has such a limit."""
+        """For each node, the attach limit of each driver that has such a limit."""
         self._places: dict[str, tuple[str, tuple[Attached, ...]]] = {}
-        """By uid of a pod, its node and its volumes."""
+        """For each uid of a pod, its node and its volumes."""
         self._pods: dict[str, Counter[Attached]] = {}
-        """By node, the number of pods that mount each volume."""
+        """For each node, the number of pods that mount each volume."""
         self._used: dict[str, Counter[str]] = {}
-        """By node, the number of attached volumes of each driver."""
+        """For each node, the number of attached volumes of each driver."""
         self._rooms: dict[str, dict[str, int]] = {}
-        """By driver, the number of further volumes that each node with a limit can attach.
+        """For each driver, the number of further volumes that each node with a limit can attach.
 
         The number is negative if a node has more volumes than its limit.
         """

@@ -113,8 +113,8 @@ def _confirm(state: State, decision: Released) -> None:
 def withdrawn(state: State, decision: Withdrawn) -> None:
     """Remove the annotation that marks a victim, because the capacity of this victim is no longer needed.
 
-    A victim that is already ending cannot be kept. After a withdrawal, the core takes every victim for a pod that
-    stays. If a victim is already ending, the shim reports again that this pod is being deleted.
+    A victim that is already ending cannot be kept. After a withdrawal, the core treats every victim as a pod that stays. If a
+    victim is already ending, the shim reports again that this pod is being deleted.
     """
     pod = state.pods.get(decision.key)
     if pod is None or pod.order is None or pod.order.decision != decision.decision:

@@ -228,7 +228,7 @@ class Guard:
     bindings: dict[str, BindingFacts] = field(default_factory=dict)
     """The bindings of the policy, by name."""
     served: dict[str, bool] = field(default_factory=dict)
-    """By kind, whether the cluster serves policies and bindings to the shim."""
+    """For each kind, whether the cluster serves policies and bindings to the shim."""
     said: str | None = None
     """The last recorded reason why the shim accepts no annotation that names a user; "" if it accepts some."""
 
@@ -271,7 +271,7 @@ class State:
     """Existing volume claims, by namespace/name."""
     volumes: dict[str, VolumeFacts] = field(default_factory=dict)
     pledged_volumes: dict[str, str] = field(default_factory=dict)
-    """By volume, the uid of the pod to which the volume will be bound. The entry ends when a claim is written into the volume."""
+    """For each volume, the uid of the pod to which the volume will be bound. The entry ends when a claim is written into the volume."""
     free_volumes: dict[str, dict[str, list[tuple[int, str]]]] = field(default_factory=dict)
     """Size and name of the free volumes by storage class and node; emptied when nodes or volumes change."""
     storage_classes: dict[str, StorageClassFacts] = field(default_factory=dict)
@@ -285,7 +285,7 @@ class State:
     budgets: dict[str, dict[str, BudgetFacts]] = field(default_factory=dict)
     """PodDisruptionBudgets by namespace and name."""
     promises: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    """By partition and plan check, the uids of the pods whose places are kept (see `promises`)."""
+    """For each partition and plan check, the uids of the pods whose places are kept (see `promises`)."""
     neighbourhood: Neighbourhood = field(default_factory=Neighbourhood)
     attachments: Attachments = field(default_factory=Attachments)
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)

@@ -120,7 +120,7 @@ class Neighbourhood:
     tallies: Shelf[Question, Tally] = field(default_factory=Shelf)
     guards: Shelf[Term, Guard] = field(default_factory=Shelf)
     _counted: dict[str, list[tuple[Counter[str], str]]] = field(default_factory=dict)
-    """By uid of a pod: the place of the pod in each counter that counts the pod.
+    """For each uid of a pod: the place of the pod in each counter that counts the pod.
 
     With this record the pod can be removed from these counters.
     """

@@ -19,8 +19,8 @@ _GZIP = 31
 def merged(found: Iterable[Fields]) -> tuple[dict[str, str], list[str]]:
     """Return the merged settings of the ConfigMaps named in CONFIG_MAPS, and the entries that cannot be read.
 
-    If a key occurs twice, the ConfigMap that is named later takes precedence, and within one ConfigMap the compressed
-    text.
+    If a key occurs in two ConfigMaps, the ConfigMap that is named later takes precedence. Within one ConfigMap, the compressed
+    text takes precedence over the plain text.
     """
     by_name = {name_of(item): item for item in found}
     flat: dict[str, str] = {}

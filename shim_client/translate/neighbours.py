@@ -21,7 +21,7 @@ _GROUP_CHARACTERS = 24
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """A selection of pods: those in some namespaces whose labels match a selector."""
+    """A selection of pods: the pods in some namespaces whose labels match a selector."""
 
     namespaces: tuple[str, ...]
     namespace_selector: Selector | None
