@@ -48,7 +48,7 @@ def coded(sentence: str) -> Markup:
 def measure(kind: str) -> str:
     """Return the words by which the caption of a table names the unit or the type of its amounts.
 
-    The words are `in cores` if the cells have no unit, and `of memory` if the cells have a unit.
+    For example, the words are `in cores` above cells without a unit, and `of memory` above cells with a unit.
     """
     return f"{'of' if scale(kind, 0)[1] else 'in'} {heading(kind)}"
 

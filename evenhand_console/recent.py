@@ -17,7 +17,7 @@ class Recent(Generic[Key, Value]):
         self._values: dict[Key, Value] = {}
 
     def of(self, key: Key) -> Value:
-        """Return the value of a key, which is the one that was used last from now on."""
+        """Return the value of a key, and record that this value was used last."""
         value = self._values.pop(key) if key in self._values else self._make()
         self._values[key] = value
         if len(self._values) > self._most:

@@ -18,7 +18,7 @@ _AGAIN: Final = {
     # The proof that the visitor has seen an answer is as old as the form: the answer has to be shown once more.
     "/what-if/apply": _CONFIGURATION,
 }
-"""By the address of a form: the address to which it is sent again, and the field name and label of its text."""
+"""For each address of a form: the address to which the form is sent again, and the field name and label of its text."""
 _KEPT: Final = ("queue", "namespace", "priority", "base_revision", "base_digest", "origin")
 
 

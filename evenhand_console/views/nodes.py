@@ -18,7 +18,7 @@ from evenhand_console.view import View
 NODES_MAX: Final = 300
 """Largest number of nodes on a page of the map."""
 FEW: Final = 2
-"""A label can group the nodes only if it has at most one value per this many nodes on average."""
+"""A label can group the nodes only if, on average, at least this many nodes have the same value of the label."""
 ZONE: Final = "topology.kubernetes.io/zone"
 NO_GROUP: Final = "none"
 

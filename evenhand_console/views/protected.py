@@ -90,7 +90,7 @@ FACETS: Final[Mapping[str, Callable[[inspect_pb2.Allocation], str]]] = {
     "protection": protection,
     "queue": _queue_of,
 }
-"""By facet, a function that returns the value of a pod."""
+"""For each facet, a function that returns the value of a pod in this facet."""
 
 
 def _matches(one: inspect_pb2.Allocation, query: Query, but: str = "") -> bool:

@@ -162,7 +162,7 @@ FACETS: Final[Mapping[str, Callable[[inspect_pb2.Application], dict[str, int]]]]
     "user": _user_of,
     "reason": _reasons,
 }
-"""For each facet, the number of waiting pods of an application with each value.
+"""For each facet, a function that returns how many waiting pods of an application have each value of the facet.
 
 The value of the facet `state` is the state of the application.
 """
