@@ -157,11 +157,11 @@ class Core:
     silent: bool = False
     """Whether no notices are printed on the error stream while an answer takes long."""
     has_identity: bool = False
-    """True: the connection has a token or a client certificate, which the core may give a role."""
+    """Whether the connection has a token or a client certificate, to which the core may give a role."""
     one_of_several: bool = False
-    """True: the options name further cores, one of which may decide later."""
+    """Whether the options name several cores, so that another core may decide later."""
     follower: "Core | None" = None
-    """The connection to a core that follows this one closely, if the opener was asked for one and there is one."""
+    """The connection to a core that follows this one closely. None if no follower was requested, or if none is close."""
 
     def patience(self, doing: str) -> AbstractContextManager[Callable[[str], None]]:
         """Return a block that prints a notice about the work in progress when the block takes long."""
@@ -227,14 +227,14 @@ Opener = Callable[[], AbstractContextManager["Core"]]
 
 
 class FollowerOpener(Protocol):
-    """An `Opener` that also connects to a core that follows the deciding one closely, on request and if there is one."""
+    """An `Opener` that, on request, also connects to a core that closely follows the core that decides, if there is such a core."""
 
     def __call__(
         self, *, follower: bool = False, token: str = ""
     ) -> AbstractContextManager["Core"]:
         """Open the connection. With ``follower``, `Core.follower` of the connection is set if a core follows closely.
 
-        With ``token``, the cores are asked with this token, and not with that of the options, whether they decide or follow.
+        With ``token``, this token replaces the token of the options when the cores are asked whether they decide or follow.
         """
         ...
 
@@ -380,7 +380,7 @@ class _Way(NamedTuple):
     def _answers(
         self, addresses: Sequence[str], token: str = "", refusals: list[Fault] | None = None
     ) -> "Iterator[tuple[str, replication_pb2.GetReplicationResponse]]":
-        """Yield the address and state of each core that answers the caller. ``refusals`` gets a Fault of each that refuses the caller."""
+        """Yield the address and state of each core that answers the caller. ``refusals`` gets a Fault for each core that refuses."""
         metadata = as_caller(self.metadata, token)
         request = replication_pb2.GetReplicationRequest()
         limit = min(self.timeout_s, FIND_S)
@@ -433,7 +433,7 @@ def connected_core(
     """Open a connection with the given options. Values that the options lack come from the context.
 
     ``oldest`` is the metadata that name the oldest state to be shown. With ``follower``, also connect to a close follower, if any.
-    ``token`` is that of the caller who asks which core decides, "" for that of the options. Raises Fault for invalid options.
+    With ``token``, the cores are asked with this token which of them decides. Raises Fault for invalid options.
     """
     way = _way(given, name, timeout_s)
     listed = way.context.core

@@ -1,4 +1,4 @@
-"""The rule by which a core that follows is close enough to the core that decides for reads to be made there."""
+"""The rule that says whether a follower is close enough to its leader, so that commands and views may read from the follower."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ def is_follower(found: replication_pb2.GetReplicationResponse, term: str) -> boo
 
 
 def is_close(picture: inspect_pb2.Picture) -> bool:
-    """Return whether an answer is from a core that decides, or that follows closely."""
+    """Return whether an answer is from a core that decides, or from a core that follows closely."""
     silent_ms = picture.taken_at_ms - picture.heard_ms
     return not picture.follows or _is_close(picture.behind, picture.heard_ms, silent_ms)
 

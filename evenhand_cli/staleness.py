@@ -21,7 +21,7 @@ class Pictures:
         *,
         names_follower: bool = True,
     ) -> None:
-        """Make a printer of notices. ``say`` gets each line; it prints on the error stream when not given.
+        """Make a printer of notices. ``say`` gets each line; the default function prints the line on the error stream.
 
         ``note`` gets the state that came with each answer. Without ``names_follower``, no line says that the core
         follows another core.

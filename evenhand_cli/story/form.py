@@ -47,7 +47,7 @@ class Step(BaseModel):
     verdicts: dict[str, str] = Field(default_factory=dict)
     """Why preemption does not help a waiting ask: the rule, then the nearest node and the amounts that this node lacks."""
     spared: dict[str, list[str]] = Field(default_factory=dict)
-    """By preemptor of an open decision: some of the rules that protected candidates, each with the candidates' queue."""
+    """For each preemptor of an open decision: some of the rules that protected candidates, each with the candidates' queue."""
     stood: dict[str, list[str]] = Field(default_factory=dict)
     """Why the latest decisions did not evict a running allocation.
 
@@ -56,18 +56,18 @@ class Step(BaseModel):
     values.
     """
     taken_from: dict[str, list[str]] = Field(default_factory=dict)
-    """By preemptor, or by queue of a quota run: the queues of the victims, with usage, entitlement and max by type."""
+    """For each preemptor, or for each queue with a quota run: the queues of the victims, with usage, entitlement and max by type."""
     usage: dict[str, dict[str, int]] = Field(default_factory=dict)
     promised: dict[str, dict[str, int]] = Field(default_factory=dict)
     leaving: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """By queue: the part of the usage that is being released."""
+    """For each queue: the part of the usage that is being released."""
     deserved: dict[str, dict[str, int]] = Field(default_factory=dict)
     entitled: dict[str, dict[str, int]] = Field(default_factory=dict)
     allocated: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """By queue: the allocated share by resource type, as the core reports it (W5)."""
+    """For each queue: the allocated share by resource type, as the core reports it (W5)."""
     preempting: dict[str, dict[str, int]] = Field(default_factory=dict)
     standing: dict[str, dict[str, str]] = Field(default_factory=dict)
-    """By queue: the types in which the queue is over or under its deserved share (W4).
+    """For each queue: the types in which the queue is over or under its deserved share (W4).
 
     In all other types, the queue is even.
     """

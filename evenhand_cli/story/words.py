@@ -488,7 +488,7 @@ def _existing(words: Words, name: str, known: Known) -> Event:
 def _mark(words: Words, last: str) -> ReleaseMark | None:
     """Return the facts about a pod's eviction in a line, or None.
 
-    `last` as the decision means the decision ``last``.
+    If the line names the decision `last`, the result has the decision id that the argument ``last`` contains.
     """
     if words.flag("dying"):
         return ReleaseMark(Termination.UNKNOWN, "", "", "")
