@@ -503,7 +503,8 @@ class Core:
         placed: list[Ask] = []
         cycle.open_tick(partition, now, placed)
         told = len(placed)
-        self._announce(partition, placed, now, decisions)  # before any of these is evicted
+        # The placements are announced before any of these asks can be evicted.
+        self._announce(partition, placed, now, decisions)
         if cycle.is_reviving(partition):
             pending.enqueue_unqueued(partition)
             return 0
@@ -528,7 +529,8 @@ class Core:
 
     def _timers(self, now: int) -> list[Decision]:
         decisions: list[Decision] = []
-        while timers := self.state.due(now):  # a timer may set another that is due at once
+        # A timer may set another timer that is due at once.
+        while timers := self.state.due(now):
             for timer in timers:
                 decisions += self._fire(timer, now)
         return decisions + self.state.take_notes()

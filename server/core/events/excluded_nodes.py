@@ -56,7 +56,8 @@ def _avoid_only(partition: Partition, key: str, avoided: dict[str, int]) -> None
         partition.avoided.pop(key, None)
     ask = partition.asks.get(key)
     if ask is not None and ask.node is None:
-        if ask.spec.constraints.required_node not in avoided:  # G11: tried again without a change
+        # G11: tried again although the node did not change.
+        if ask.spec.constraints.required_node not in avoided:
             partition.round.tries.see_node(ask, -1)
         journal.reclassify(partition, ask)
         partition.relief += 1

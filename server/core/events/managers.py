@@ -225,7 +225,8 @@ def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision
     for partition in state.partitions.values():
         partition.relief += 1
         if partition.owner == event.rm_id:
-            snapshotting.catch_up(partition)  # now, so that the first claim is not delayed by it
+            # Done now, so that the first claim need not wait for it.
+            snapshotting.catch_up(partition)
             if partition.name not in resumed.keeps_quota:
                 quotas += due_quota.synced(partition, now)
             gang_size.resumed(partition)

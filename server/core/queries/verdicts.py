@@ -224,7 +224,7 @@ def _when(partition: Partition, ask: Ask, found: Verdict, now: int) -> Verdict:
 def _after_the_delay(found: Verdict, left_ms: int) -> str:
     """Return the text of the verdict. If the verdict has a plan, the text says, too, how much time is left of the queue's preemption delay (G1)."""
     if found.law:
-        return found.because  # the instant of the next attempt says the rest
+        return found.because  # The verdict already has the instant of the next attempt.
     return f"{found.because}, once the preemption.delay of its queue is over in {span(left_ms)}"
 
 

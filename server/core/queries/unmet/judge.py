@@ -313,7 +313,7 @@ def _of_the_cure(
     if _undecided(snapshot, need, found):
         return Binding.UNDECIDED
     if found.change is Change.RAISE_GUARANTEE and refusal.rule is Rule.NO_VICTIMS:
-        return Binding.OWN_SIDE  # pods inside the queue that decides hold what is lacking (G2)
+        return Binding.OWN_SIDE  # Pods inside the deciding queue hold the missing type (G2).
     if found.subject == VICTIM_GANG:
         return Binding.PROTECTED
     return _LIFTED.get(found.change, nobody)
@@ -359,7 +359,7 @@ def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
     """Return the planner's text for the refusal, followed by the node that lacks least."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
-    named = refusal.rule is Rule.MEMBER  # its text ends with the node
+    named = refusal.rule is Rule.MEMBER  # The refusal's text ends with the node.
     near = f"; {refusal.node_id} comes nearest" if refusal.node_id and not named else ""
     how = f"; {refusal.node_id}" if named else " and"
     lacks = f"{how} lacks {quantities(missing)}" if refusal.node_id and missing else ""

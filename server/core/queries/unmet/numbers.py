@@ -253,7 +253,8 @@ def guarantees_of_others(planner: Planner, need: Need, refusal: Refusal) -> Iter
         return  # all shares depend on the guarantees, so the shares of this snapshot would change
     paths = _protecting(planner.snapshot, need, refusal)
     if refusal.rule is not Rule.MEMBER and not _helps_without(planner, need, paths):
-        return  # then no single one helps; a gang's members may get other nodes each time (J8)
+        # No lower guarantee helps. (Gangs are exempt: with each change their members may get other nodes, J8.)
+        return
     found = [
         one
         for path in paths[:QUEUES_TRIED_MAX]
