@@ -538,7 +538,7 @@ def checked_addresses(text: str) -> list[str]:
 
 
 def check_pair(cert: Path | str | None, key: Path | str | None) -> None:
-    """Raise Fault when only one of certificate and key is given."""
+    """Raise Fault when a certificate is given without a key, or a key without a certificate."""
     if bool(cert) != bool(key):
         raise Fault(
             "a certificate needs its key",

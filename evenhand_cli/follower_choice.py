@@ -14,7 +14,7 @@ A leader sends a message every second.
 
 
 def is_follower(found: replication_pb2.GetReplicationResponse, term: str) -> bool:
-    """Return whether a core follows the leader of a term closely, and has made the same decisions."""
+    """Return whether a core follows the leader of a term closely, and has made the same decisions as the leader."""
     behind, silent_ms = found.leader_position - found.position, found.now_ms - found.heard_ms
     is_same = found.state == "follower" and found.term == term and not found.difference
     return is_same and _is_close(behind, found.heard_ms, silent_ms)

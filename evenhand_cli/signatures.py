@@ -10,8 +10,8 @@ Command = Callable[..., Any]
 def joined(command: Command, wrapper: Command, *, keep_first: bool = False) -> Command:
     """Return the wrapper with the options of the command as parameters, followed by the wrapper's own options.
 
-    The wrapper provides the command's first parameter. With `keep_first` the wrapper also has the command's first
-    parameter as a parameter of its own. The wrapper's last parameter is a mapping with the command's options.
+    The wrapper provides the command's first parameter. With `keep_first` the command's first parameter is also a parameter of the
+    wrapper. The wrapper's last parameter is a mapping with the command's options.
     """
     first, *own = inspect.signature(command, eval_str=True).parameters.values()
     of_wrapper = list(inspect.signature(wrapper, eval_str=True).parameters.values())[:-1]

@@ -32,7 +32,7 @@ EVERYWHERE: Final = frozenset(
 For all other methods, a request without a partition means the default partition.
 """
 SAME: Final = frozenset({"Validate", "Get", "Diff", "GetConfiguration"})
-"""The methods about the configuration, which is the same in all groups: the first group that can be reached answers."""
+"""The methods about the configuration. Because all groups have the same configuration, the first group that can be reached answers."""
 NOT_SPREAD: Final = frozenset({"Follow"})
 _ABSENT: Final = frozenset({grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION})
 _GONE: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})

@@ -41,8 +41,8 @@ class ConsoleSettings(NamedTuple):
     def shares_identity(self) -> bool:
         """Whether visitors without a token read with the console's own token or certificate.
 
-        The console shares its identity if ``share_identity`` is set. It also does so if there are no ``origins``,
-        because the console then serves only this machine.
+        The console shares its identity if ``share_identity`` is set. The console also shares its identity if there are no
+        ``origins``, because it then serves only this machine.
         """
         return self.share_identity or not self.origins
 

@@ -12,7 +12,8 @@ CONNECTIONS_MAX: Final = 2 * CLIENTS_MAX
 WAIT_S: Final = 20.0
 """The seconds between two checks of a connection.
 
-A connection without progress between two checks is closed. This happens at the latest after twice this time.
+A connection without progress between two checks is closed. Such a connection is therefore closed at the latest after twice this
+time.
 """
 
 

@@ -77,7 +77,7 @@ def veto(state: State, key: str, decision: str, why: str) -> None:
 
 
 def refuse_strange(state: State, pod: PodRecord, before: Releasing | None) -> None:
-    """Remove the annotation of a victim from a pod that the core did not order to be evicted."""
+    """Remove the annotation that marks victims from a pod whose eviction the core did not order."""
     if pod.order is not None or pod.facts.deleting or not state.listed.issuperset(KINDS):
         return
     mark = written(pod)
