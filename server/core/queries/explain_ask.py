@@ -468,7 +468,7 @@ def _asks_before(ask: Ask) -> int:
 
 
 def _queue_rank(partition: Partition, queue: Queue, parent: Queue) -> str:
-    """Return a sentence with the rank of a queue among the siblings that have waiting asks, by share alone.
+    """Return a sentence with the rank of a queue among the siblings that have waiting asks. The rank compares shares alone.
 
     Placement compares queues by priority first, and then by share. The rank ignores priorities, because they change with every
     placement.

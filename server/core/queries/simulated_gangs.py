@@ -159,7 +159,7 @@ class Simulation:
     def _single(self, ask: SimulatedAsk, waiting: WaitingAsk | str) -> AskSimulation:
         """Return the answer to an ask that is in no gang.
 
-        If the ask waits, it is counted together with equal asks after the last answer.
+        If the ask waits, `_count_together` counts it together with equal asks after the last answer.
         """
         people = self._people[ask.application_id]
         excluded = self._excluded.get(ask.spec, ())
