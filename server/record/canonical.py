@@ -12,7 +12,7 @@ DIGEST_CHARACTERS: Final = 64
 
 
 class BadLineError(ValueError):
-    """The error of a line that is not a JSON object in this form. ``str()`` says why."""
+    """The error of a line that is not a JSON object in the canonical form. Its text says why."""
 
 
 _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -21,8 +21,8 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_
 def line(value: Mapping[str, Plain], steps: int = 0) -> bytes:
     """Return the value as one line, which ends with a newline.
 
-    The outer ``steps`` levels are joined here and not by the JSON encoder. A thread that writes a long line therefore lets other
-    threads run in between.
+    The outer ``steps`` levels of nesting are joined by this function and not by the JSON encoder, which holds the interpreter's
+    lock. A thread that writes a long line therefore lets other threads run in between.
     """
     return f"{_text(value, steps)}\n".encode("ascii")
 
@@ -44,7 +44,7 @@ def digest(written: bytes) -> str:
 
 
 def parsed(written: bytes) -> dict[str, Any]:
-    """Return the object that a line holds. Raise BadLineError if the line is no JSON object in this form."""
+    """Return the object that a line holds. Raise BadLineError if the line is no JSON object in the canonical form."""
     try:
         value = json.loads(written, parse_float=_refused, parse_constant=_refused)
     except RecursionError as error:

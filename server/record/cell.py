@@ -1,4 +1,4 @@
-"""Cells in a page of memory. Each cell holds a few numbers, which are replaced all at once, even if the writing process is killed."""
+"""Cells in a page of memory. Each cell holds a few values, which are replaced together, even if the writing process is killed."""
 
 import mmap
 import struct
@@ -11,7 +11,7 @@ CELL_BYTES: Final = SLOTS * SLOT_BYTES
 
 _CRC: Final = struct.Struct("<I")
 _HEAD: Final = struct.Struct("<QQ")
-"""The head of each slot: the slot's number in the order of writing, and the run.
+"""The head of each slot: the number of the write, which rises by one with each write of the cell, and the run.
 
 Before the head comes a CRC-32 of the rest of the slot.
 """
@@ -22,15 +22,17 @@ Page = mmap.mmap | bytearray
 
 
 class Slot(NamedTuple):
-    """The values that were written together, and the run that wrote them."""
+    """The content of a slot: values that were written together, and the run that wrote them."""
 
     order: int
+    """The number of the write: a higher number is newer."""
     run: int
+    """The run that wrote the values."""
     values: tuple[Any, ...]
 
 
 class Cell:
-    """Two slots that are written alternately, so that one of them is complete at any time."""
+    """A cell: two slots that are written alternately, so that one of them is complete at any time."""
 
     def __init__(self, page: Page, place: int, form: str) -> None:
         self._page = page
@@ -41,7 +43,10 @@ class Cell:
         self._order = found.order if found else 0
 
     def write(self, run: int, *values: int | bytes) -> None:
-        """Write the values into the damaged slot if there is one, else into the older slot."""
+        """Write the values into one slot, and leave the other slot as it is.
+
+        If a slot is damaged, write into that slot, else into the older slot.
+        """
         self._order += 1
         body = _HEAD.pack(self._order, run) + self._form.pack(*values)
         start = self._place + self._order % SLOTS * SLOT_BYTES
@@ -49,7 +54,7 @@ class Cell:
 
     @property
     def whole(self) -> bool:
-        """Whether both slots can be read."""
+        """Whether both slots are undamaged."""
         return len(self._read()) == SLOTS
 
     def newest(self, run: int | None = None) -> Slot | None:

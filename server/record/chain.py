@@ -27,12 +27,15 @@ CONFIGURATION: Final = "configuration"
 DECIDED: Final = "decided"
 MOVED: Final = "moved"
 SHADOW: Final = "shadow"
-"""The kind of a line with two decisions for one ask or queue: with the shadow's settings and with those in force.
+"""The kind of a line that compares two decisions for one ask or queue: that with the shadow's settings, and that with the settings in force.
 
 The shadow's decision was not carried out.
 """
 GAP: Final = "gap"
-"""The kind of a line that says that lines are missing: how many, since when, and why. ``more`` says that more may be missing."""
+"""The kind of a line that says that lines are missing: how many, since when, and why.
+
+The field ``more`` says that more lines may be missing.
+"""
 TORN: Final = "torn"
 """The kind of a line that says that the last line was incomplete when the server started, and was removed."""
 ENDED: Final = "ended"
@@ -40,7 +43,10 @@ ENDED: Final = "ended"
 KILLED: Final = "killed"
 """The kind of a line that says that the previous run did not end in order."""
 BROKEN: Final = "broken"
-"""The kind of a line that says that earlier lines do not fit together. The chain continues from the last of these lines."""
+"""The kind of a line that says that earlier lines do not fit together: one of them does not carry the digest of the line before it.
+
+The chain continues from the last of these lines.
+"""
 
 _STEPS: Final = 4
 """The number of nested levels that are encoded one by one: the line, its facts, the record, its victims."""
@@ -66,7 +72,7 @@ class Chain:
         self.previous = previous
 
     def line(self, entry: Entry) -> bytes:
-        """Return the entry as the next line. The chain advances only with `passed`."""
+        """Return the entry as the next line. The chain advances only when `passed` is called with the line."""
         return canonical.line(
             {
                 "number": self.number,

@@ -19,11 +19,11 @@ _WORDS: Final = {kind: f'"kind":"{kind}"'.encode() for kind in (*_LOST_KINDS, EN
 
 
 class NotThisLogError(Exception):
-    """The error that no run in the log began in the same way as the trace."""
+    """The error that the log has no run with the beginning that the trace's header names."""
 
 
 class Difference(NamedTuple):
-    """The first difference between the log and the replay. One of the two may have no line where the other has a line.
+    """The first difference between the log and the replay. At a difference, either the log or the replay may have no line.
 
     ``short`` says that the log ends while the replay continues. ``parts`` has for each value that differs its path, the value
     in the log, and the value in the replay.
@@ -40,9 +40,9 @@ class Difference(NamedTuple):
 class Comparison:
     """The comparison of the entries of a replay with a log, in their order.
 
-    ``same`` counts equal lines. ``missed`` counts the entries of the replay whose lines are missing in the log. Either the log
-    reports these lines as missing, or the run was killed. The last decisions of a run that was killed may be missing. Therefore
-    no further line is expected in the log after the line that reports the kill.
+    ``same`` counts equal lines. ``missed`` counts the entries of the replay whose lines are missing in the log, because the log
+    reports them as missing or because the run was killed. The last decisions of a killed run may be missing. After the line that
+    reports the kill, further entries of the replay are therefore no difference.
     """
 
     def __init__(self, files: list[Path], header: Header) -> None:
@@ -107,7 +107,10 @@ class Comparison:
                 yield line
 
     def _end(self, entry: Entry) -> None:
-        """Compare the last entry of the run, which may be missing in the log because the disk was full."""
+        """Compare the last entry of the replay with the log. The log may lack the line of this entry, because the disk was full.
+
+        The missing line is no difference.
+        """
         self._ended = True
         line = self._next
         if line is not None and line.written == self._chain.line(entry):
@@ -115,9 +118,9 @@ class Comparison:
             self.same += 1
 
     def _pass_own(self, kinds: tuple[str, ...]) -> None:
-        """Skip the lines in which the log reports on itself.
+        """Skip the log's next lines as long as they have one of these kinds, in which the log reports on itself.
 
-        Lines that could not be written are not a difference.
+        A line that reports missing lines is no difference, because the replay makes no such line.
         """
         while self._next is not None and any(_WORDS[kind] in self._next.written for kind in kinds):
             link = _read(self._next)

@@ -70,7 +70,10 @@ class Ending(NamedTuple):
 
 
 class _Standing(NamedTuple):
-    """The number of lines of the mark's run that the log contains or reports as missing. ``doubt`` says why this number is not certain."""
+    """The number of lines of a run that the log contains or reports as missing. The run is the run that wrote the mark last.
+
+    ``doubt`` says why this number is not certain.
+    """
 
     lines: int
     doubt: str = ""
@@ -100,10 +103,10 @@ def ending(path: Path, chain: Chain, last: Entry | None, state: State | None, bo
 
 
 def _unmarked(path: Path, chain: Chain, last: Entry | None) -> Ending:
-    """Return the end of a run without a mark.
+    """Return the end of the last run of a log that has no mark.
 
-    The run is complete in three cases: the log has the closing line, the version of the run wrote no marks and no
-    closing lines, or the log has no line.
+    The run counts as complete in three cases: the log ends with the closing line of the run; the run's version of the program
+    wrote neither marks nor closing lines; or the log is empty.
     """
     has_end = last is not None and last.kind == ENDED
     if chain.number == 1 or has_end or _format(path) == FIRST_FORMAT:
@@ -138,10 +141,10 @@ def _standing(path: Path, chain: Chain, state: State) -> _Standing:
 
 
 def _cut(number: int, state: State) -> _Standing:
-    """Return the number of lines of the mark's run for a log that ends before the last line that its mark names.
+    """Return the number of lines of the run in the mark, for a log that ends before the line whose number is in the mark.
 
-    Each line that was cut off counts as one missing line. A line that was cut off may have been a `gap`, which reports several
-    missing lines. Therefore more lines may be missing.
+    Each line that was cut off counts as one missing line. One of the lines that were cut off may have been a `gap`, which itself
+    reported several missing lines. The result therefore says that more lines may be missing.
     """
     if number == 0 and state.ended and state.handed == state.accounted and not state.unsure:
         # Another log was put in place of a log that was complete.
@@ -150,7 +153,7 @@ def _cut(number: int, state: State) -> _Standing:
 
 
 def _counted(entry: Entry) -> int:
-    """Return how many lines of the core an entry represents."""
+    """Return how many lines of the core's decisions an entry accounts for: 1 for a decision, and the reported number for a `gap`."""
     if entry.kind in CORE_KINDS:
         return 1
     return missing_of(entry).lines if entry.kind == GAP else 0
@@ -178,9 +181,9 @@ def _format(path: Path) -> object:
 
 
 def _back(path: Path, having: bytes = b"") -> Iterator[tuple[bytes, Link | None]]:
-    """Yield the complete lines of a log that contain ``having``, the last one first.
+    """Yield the complete lines of a log that contain the bytes ``having``, the last line first.
 
-    Each line comes with its content if the content can be read.
+    Each line comes with its parsed content, or with None if the content cannot be read.
     """
     for file in reversed([*pieces(path), *([path] if path.exists() else [])]):
         for written in reversed(file.read_bytes().splitlines(keepends=True)):

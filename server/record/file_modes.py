@@ -29,7 +29,7 @@ def refused_file(path: Path, found: os.stat_result) -> str:
 def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, user: int) -> str:
     """Return why a core of this user must not use the file.
 
-    The reason is that another user put the file into a folder open to all.
+    The core refuses a file that another user put into a folder to which all users may write.
 
     Return "" if the core may use the file.
     """
@@ -41,8 +41,8 @@ def refused_owner(path: Path, found: os.stat_result, folder: os.stat_result, use
 def refused_folder(folder: Path) -> str:
     """Return why nothing should be kept in the folder: all users could replace its files. Return "" if the folder is safe.
 
-    The folders above are judged as well, up to the root of the volume, which `warned_mount` judges. Raise OSError if a
-    folder cannot be read.
+    The folders above it are judged in the same way, up to the root of the volume. `warned_mount` judges the root of the volume.
+    Raise OSError if a folder cannot be read.
     """
     at = folder.resolve(strict=True)
     for one in (at, *at.parents):

@@ -1,7 +1,7 @@
 """The delay of decisions until their lines are safe in the decision log, as `evenhand serve --durable` requests.
 
 The decisions of a slice (`server.rpc.pump`) are sent only when its lines are on the disk. Events that arrive during a sync are
-handled together, so that one sync serves all these events. A slice without lines for the log does not wait.
+handled together in the next slice, so that one sync serves all these events. A slice without lines for the log does not wait.
 """
 
 import asyncio
@@ -18,7 +18,10 @@ SLOW_WHY: Final = f"the disk has not answered for {SLOW_S:.0f} s"
 
 
 class Holding:
-    """The object whose `before_leaving` the pump awaits before decisions are sent. ``asked`` runs a job in the thread that writes."""
+    """The wait of the pump before it sends decisions: the pump awaits `before_leaving`.
+
+    The function ``asked`` runs a job in the thread that writes the log.
+    """
 
     def __init__(
         self, recording: Recording, asked: Callable[[Callable[[], bool]], Awaitable[bool]]
@@ -30,7 +33,7 @@ class Holding:
         """The function that is called with True when the disk begins to delay decisions, and with False when the delay has ended."""
 
     async def before_leaving(self) -> None:
-        """Wait until all decisions made so far may be sent, however long the disk fails."""
+        """Wait until all decisions made so far may be sent. If the disk fails, the wait has no time limit."""
         unsafe = self._recording.unsafe()
         if unsafe is None:
             return

@@ -51,7 +51,7 @@ class Keeper:
         """Do nothing, because the configuration in force is checked once for each slice."""
 
     def sliced(self, _events: int, _seconds: float, _now: int) -> None:
-        """Queue the configuration in force for writing if it has changed."""
+        """Queue the configuration in force for writing if it has changed since the last call."""
         now = self._now()
         if self._handed is None or any(
             one is not other for one, other in zip(now, self._handed, strict=True)
@@ -62,7 +62,7 @@ class Keeper:
                 self._queue()
 
     def idle(self) -> None:
-        """Do nothing."""
+        """Do nothing, because the keeper has no work between slices."""
 
     def retry(self) -> None:
         """Retry a write that failed. The server calls this method at intervals."""
@@ -117,7 +117,7 @@ class Keeper:
 
 
 class NotKept:
-    """The object in place of a `Keeper` on a server that has no path at which a configuration could be kept."""
+    """The replacement of a `Keeper` on a server that has no path at which a configuration could be kept."""
 
     def __init__(self, revision: Callable[[], Revision] = Revision) -> None:
         self._revision = revision
@@ -136,7 +136,7 @@ class NotKept:
             yield Finding("note", NAME, "configuration-not-kept", message, NOT_KEPT_ADVICE)
 
     def why_not_kept(self) -> str:
-        """Return the text that no path is given at which a configuration could be kept."""
+        """Return a text that says that the server has no path at which a configuration could be kept."""
         return NO_PLACE
 
     async def settled(self) -> str:

@@ -23,9 +23,10 @@ _CHECKSUM: Final = "checksum"
 
 
 class Kept(NamedTuple):
-    """The configuration in force with its revision, and the digests of the texts that its sources sent last.
+    """The configuration in force with its revision, and the digest of the last text of each source of configurations.
 
-    ``given`` has the digest by resource manager. ``file`` is the digest for the configuration file, empty if there was no file.
+    ``given`` has the digests of the resource managers' texts, by manager. ``file`` is the digest of the configuration file, or
+    empty if there was no file.
     """
 
     revision: Revision

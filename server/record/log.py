@@ -1,10 +1,10 @@
 """The decision log: an append-only file in which each line names the digest of the line before it.
 
-Writing never raises. Lines that cannot be written wait in memory, and are dropped only beyond a limit. Dropped lines are
-counted, and a line reports their number as soon as writing works again. A full file is renamed to the number of its first line.
-The chain continues in the next file. Lines that a killed process lost are counted by the next process, from the mark beside the
-log (`server.record.mark`). If the log is durable, decisions wait until `sync` says that their lines are safe. Otherwise
-decisions are sent before their lines are written.
+Writing never raises. Lines that cannot be written wait in memory, and are dropped only beyond a limit. Dropped lines are counted,
+and a line reports their number as soon as writing works again. A full file is renamed to the number of its first line. The chain
+continues in the next file. Lines that a killed process lost are counted by the next process, from the mark beside the log
+(`server.record.mark`). If the log is durable, decisions are sent only after `sync` has returned that their lines are safe.
+Otherwise decisions are sent before their lines are written.
 """
 
 import os
@@ -72,7 +72,10 @@ class DecisionLog:
         self.flush()
 
     def _opened_mark(self) -> Mark | None:
-        """Return the mark, or None if it is not available. Lines are written even without a mark."""
+        """Open and return the log's mark, the file FILE.mark (see `server.record.mark`). Return None if the file cannot be opened.
+
+        Lines are written even without this file, but a later run then cannot count the lines that a killed process lost.
+        """
         try:
             return Mark.opened(self._path)
         except OSError as error:
@@ -85,7 +88,10 @@ class DecisionLog:
         return ending(self._path, tail.chain, tail.last, state, boot_id())
 
     def _begin(self, tail: Tail, ended: Ending, now: int) -> None:
-        """Begin the run in the mark. Then record in the log what is wrong with the log's end, and how the previous run ended."""
+        """Record the beginning of the run in the mark file.
+
+        Then record in the log any fault at the log's end, and how the previous run ended.
+        """
         if self._mark is not None:
             number, digest = self.chain.number - 1, self.chain.previous
             unsure = ended.missing is not None and ended.missing.more
@@ -103,7 +109,7 @@ class DecisionLog:
             self.note(found)
 
     def _tail(self, descriptor: int) -> Tail:
-        """Return the end of the file, after an incomplete last line was cut off.
+        """Cut an incomplete last line off the file, and return the end of the file.
 
         If the server ended between two files, return the end of the newest full file.
         """
@@ -120,7 +126,7 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Record that the decisions of this number of further lines may be sent.
+        """Record in the mark file that the decisions of ``lines`` further lines may be sent.
 
         The lines of these decisions may still have to be written.
         """
@@ -180,7 +186,7 @@ class DecisionLog:
             self._mark = None
 
     def _settle(self) -> None:
-        """Record in the mark the number of the last line that is written to the file."""
+        """Record in the mark file the number of the last line that is written to the log."""
         number = self.chain.number - 1
         whole = self._file.settled and self._gap is None
         if self._mark is not None and whole and number != self._settled:
@@ -195,7 +201,7 @@ class DecisionLog:
         return taken
 
     def _close_gap(self) -> None:
-        """Add a line about the missing lines, once everything before it is written."""
+        """Add a line that reports the missing lines, if every line before it is written."""
         if self._gap is None or not self._file.settled:
             return
         count, first, last = self._gap

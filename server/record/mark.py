@@ -1,8 +1,9 @@
-"""The mark of a decision log: the number of lines whose decisions may have been sent. The mark is kept when the process is killed.
+"""The mark of a decision log: a small file that says how many lines have decisions that may have been sent.
 
-The file FILE.mark is one page that is mapped into memory. Writing to the page takes a microsecond. The kernel keeps the page when
-the process is killed. The space on disk is reserved from the start. In a loss of power, the latest writes to the page may be
-lost. The page has the id of the kernel's boot, so that the next run notices a loss of power.
+From the mark, the next run learns how many lines a killed process lost. The file FILE.mark is one page that is mapped into
+memory. Writing to the page takes a microsecond. The kernel keeps the page when the process is killed. The space on disk is
+reserved from the start. In a loss of power, the latest writes to the page may be lost. The page has the id of the kernel's boot,
+so that the next run notices a loss of power.
 """
 
 import errno
@@ -25,37 +26,48 @@ _ENDED: Final = 2
 
 
 class State(NamedTuple):
-    """The content of a mark about the run that wrote it last.
+    """The content of a mark: facts about the run that wrote the mark last, here called the run.
 
-    ``handed`` is the number of lines whose decisions may have been sent. ``handed_ms`` is when this number was last raised. Of
-    these lines, ``accounted`` lines are in the log or reported there as missing, up to the line with this ``number`` and
-    ``digest``. ``unsure`` says that an unknown number of lines of earlier runs is missing. The log up to the line ``number`` does
-    not report these missing lines. ``damaged`` says that a part of the mark cannot be read, so that ``handed`` may be too small.
+    The number of lost lines of the run is ``handed`` less ``accounted``, if the log has no line after the line ``number``.
     """
 
     boot: str
+    """The boot id of the kernel when the run wrote the mark."""
     durable: bool
+    """Whether the log of the run was durable."""
     ended: bool
+    """Whether the run ended in order."""
     handed: int
+    """The number of lines of the run whose decisions may have been sent."""
     handed_ms: int
+    """The instant at which ``handed`` was last raised, in Unix milliseconds."""
     number: int
+    """The number of the last line that the run is known to have written to the log."""
     accounted: int
+    """The number of lines of the run that the log, up to the line ``number``, contains or reports as missing."""
     digest: str
+    """The digest of the line ``number``."""
     unsure: bool
+    """Whether an unknown number of lines of earlier runs is missing, which the log up to the line ``number`` does not report."""
     damaged: bool
+    """Whether a part of the mark cannot be read, so that ``handed`` may be too small."""
 
 
 class Carried(NamedTuple):
-    """The state at the beginning of a run: the end of the log, and the missing lines that it has yet to report."""
+    """The state of the log at the beginning of a run: the last line of the log, and the missing lines that the log has yet to report."""
 
     number: int
+    """The number of the last line."""
     digest: str
+    """The digest of the last line."""
     lines: int
+    """The number of missing lines that the log has yet to report."""
     unsure: bool
+    """Whether more lines may be missing than ``lines``."""
 
 
 class _Cells:
-    """The cells of a page."""
+    """The cells of a mark's page: the run, the number of lines whose decisions may have been sent, and the last written line."""
 
     def __init__(self, page: Page) -> None:
         first = 2 * CELL_BYTES
@@ -66,7 +78,7 @@ class _Cells:
 
 
 class Mark:
-    """A mark that is being written.
+    """The mark of a log, open for writing by one run.
 
     The thread that decides calls `hand`. The thread that writes the log calls everything else.
     """
@@ -129,7 +141,7 @@ class Mark:
         self._cells.settled.write(self._run, number, accounted, bytes.fromhex(digest), 0)
 
     def close(self, *, ended: bool) -> None:
-        """Release the page. If the run ended in order, record that first."""
+        """Release the page. If the run ended in order, first record in the page that it did."""
         if ended:
             self._cells.run.write(self._run, self._flags | _ENDED, self._boot)
         self.sync()
@@ -156,7 +168,7 @@ def read_mark(log: Path) -> State | None:
 
 
 def state_of(page: Page) -> State | None:
-    """Return the state in a page. Return None if the page names no run."""
+    """Return the state that a mark's page holds. Return None if the page names no run."""
     cells = _Cells(page)
     run = cells.run.newest()
     if run is None:
@@ -192,7 +204,10 @@ def boot_id() -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open a mark, even if it is damaged or new. Raise the same errors as `Mark.opened`."""
+    """Open the file of a mark, even if the mark is damaged or new, and return its descriptor.
+
+    Raise the errors that `Mark.opened` raises.
+    """
     try:
         descriptor = opened(path)
     except RecordError as error:

@@ -32,7 +32,7 @@ class Wanted(NamedTuple):
     until_ms: int = 0
 
     def matches(self, record: DecisionRecord) -> bool:
-        """Return whether a decision is wanted."""
+        """Return whether a decision passes the filter."""
         if self.policy not in {"", record.policy} or self.state not in {"", record.state.value}:
             return False
         if record.at_ms < self.since_ms or (self.until_ms and record.at_ms > self.until_ms):
@@ -74,7 +74,7 @@ def read_decisions(files: list[Path]) -> Found:
 
 
 def after(record: DecisionRecord, moved: DecisionMoved) -> DecisionRecord:
-    """Return a decision after a change of its state, or after the veto of a victim."""
+    """Return the record of a decision after a change of its state, or after the veto of a victim."""
     if moved.key:
         record = replace(record, vetoed=(*record.vetoed, moved.key))
     elif not moved.state.is_open:

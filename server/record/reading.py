@@ -138,7 +138,10 @@ class TraceReader:
             )
 
     def _keep(self, value: dict[str, Any]) -> None:
-        """Keep a template. If there are too many templates, drop the oldest template, as the writer did at this line."""
+        """Keep the template in a line for the events that name it.
+
+        If there are too many templates, drop the oldest, as the writer of the trace did.
+        """
         if len(self._specs) >= SPECS_MAX:
             del self._specs[next(iter(self._specs))]
         self._specs[self._line] = self._read(self._spec, value.get("spec"))
@@ -162,7 +165,7 @@ class TraceReader:
         return Given(self._line, now, self._read(self._events[kind], value.get("event")))
 
     def _is_wanted(self, now: int) -> bool:
-        """Return whether an instant is not after `until`.
+        """Return whether an instant is `until` or earlier, so that its step belongs to the result.
 
         Raise BadTraceError for an instant before that of the previous line.
         """
@@ -186,7 +189,7 @@ class TraceReader:
 
 
 class _Named:
-    """The form that reads a template by the number of its line."""
+    """The form that reads a template: the plain value is the number of the template's line."""
 
     def __init__(self, specs: dict[int, AskSpec]) -> None:
         self._specs = specs

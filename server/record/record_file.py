@@ -19,8 +19,8 @@ MODE: Final = 0o640
 class Appender:
     """The writer of one open file. ``failing`` says why nothing can be written at the moment. ``failing`` is empty if writing works.
 
-    For a durable file, lines are kept in memory until they are synced. A kernel that fails to write pages to disk drops these
-    pages, and a second sync succeeds although they are lost.
+    For a durable file, lines are kept in memory until they are synced, so that they can be written again. If a kernel fails to
+    write pages to disk, it may drop these pages. The next sync then succeeds although the pages are lost.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Appender:
         return not self._pending
 
     def append(self, lines: bytes, *, last: bool = False) -> bool:
-        """Take whole lines and return True. If other lines wait and the limit would be exceeded, take no line and return False.
+        """Accept whole lines and return True. If other lines wait and the limit would be exceeded, accept no line and return False.
 
-        The last line of a file (``last``) is always taken, and a durable file takes every line.
+        The last line of a file (``last``) is always accepted, and a durable file accepts every line.
         """
         limited = not last and self._kept is None
         if limited and self._waiting and self._waiting + len(lines) > self._pending_max:
@@ -53,7 +53,7 @@ class Appender:
         return True
 
     def flush(self) -> None:
-        """Write as many of the waiting bytes as the disk takes."""
+        """Write as many of the waiting bytes as the disk accepts now."""
         if not self._pending:
             return
         left = memoryview(b"".join(self._pending))

@@ -1,7 +1,8 @@
 """The recording of a core. The pump calls the recorder in place of the core, and the recorder returns the core's decisions unchanged.
 
-Lines are made here or passed on as values. Only jobs that are passed to ``run`` use files. Bootstrap runs these jobs in a
-separate thread, so that a slow disk delays no decision. Failures of these jobs are logged and counted, never raised.
+The recorder makes lines in the caller's thread, or passes values from which lines are made later. Only jobs that are passed to
+``run`` use files. Bootstrap runs these jobs in a separate thread, so that a slow disk delays no decision. Failures of these jobs
+are logged and counted, never raised.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from server.record.tracefile import TraceFile
 HANDED_BYTES_MAX: Final = 64 << 20
 """The number of bytes that may wait for the thread that writes. Lines beyond this number are dropped."""
 ENTRY_BYTES: Final = 1_000
-"""The number of bytes that are counted for an entry of the log before its line is made."""
+"""The number of bytes that an entry of the log counts towards `HANDED_BYTES_MAX` before its line is made."""
 ENDED_WHY: Final = "the server ended"
 FAILED_WHY: Final = "the core failed"
 
@@ -35,7 +36,8 @@ Job = Callable[[], None]
 class Unsafe(NamedTuple):
     """The lines that have to be safe before decisions are sent.
 
-    ``write`` writes the lines and returns whether all of them are safe. Call it again until it returns True.
+    The function ``write`` writes the lines and returns whether all of them are safe. Call this function again until it returns
+    True.
     """
 
     lines: int
@@ -55,12 +57,14 @@ class Health(NamedTuple):
 
 
 def at_once(job: Job) -> None:
-    """Run a job at once."""
+    """Run a job at once, in the caller's thread."""
     job()
 
 
 class Recording:
-    """The recorder of a core, which begins with the first event. ``in_force`` returns the revision of the core's configuration.
+    """The recorder of a core. Recording begins with the core's first event.
+
+    ``in_force`` returns the revision of the core's configuration.
 
     The pump uses the recorder as its `Decider`.
     """
@@ -103,7 +107,7 @@ class Recording:
         self._hand_trace(header.started_ms)
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
-        """Take events as the core does, and record them."""
+        """Pass events to the core, record the events and the decisions, and return the decisions."""
         if self._lines is not None:
             for event in events:
                 self._lines.event(event, now)
@@ -115,7 +119,7 @@ class Recording:
         return replies
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
-        """Take an event in parts as the core does, and record it."""
+        """Pass an event to the core, which handles it in parts, and record the event."""
         if self._lines is not None:
             self._lines.event(event, now)
         self._deciding = True
@@ -126,10 +130,10 @@ class Recording:
         return replies
 
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
-        """Tick in parts as the core does, and record it.
+        """Run a tick of the core in parts, and record the tick and its decisions.
 
-        The trace is passed to the writer before the core runs, so that it contains the input of a core that fails. Lines of a
-        durable log wait for `unsafe`.
+        The lines of the trace are passed to the writer before the core runs. If the core raises an exception, the trace therefore
+        contains the input that caused it. Lines of a durable log wait for `unsafe`.
         """
         self._now = now
         if self._lines is not None:

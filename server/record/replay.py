@@ -17,7 +17,7 @@ from server.record.trace import Header, kind_of
 class CoreFailedError(Exception):
     """The error of a core that raised an exception in a replay.
 
-    The cause has the traceback. ``line`` is the number of the input's line in the trace.
+    ``__cause__`` is the core's exception. ``line`` is the number of the trace's line with the input at which the core failed.
     """
 
     def __init__(self, line: int, now: int) -> None:
@@ -30,9 +30,9 @@ class CoreFailedError(Exception):
 class Summary:
     """The totals of a replay: its input and its decisions.
 
-    ``parted`` is about the first tick at which the replay and the recorded core had made different numbers of
-    decisions. ``parted`` has the number of the tick's line, the recorded number, and the number made here. ``ended``
-    says why the trace ends. ``ended`` is None if the core did not end in order, so that the trace has no line `End`.
+    ``parted`` describes the first tick at which the replay and the recorded core had made different numbers of decisions. It has
+    the number of the tick's line, the number of decisions of the recorded core, and that of the replay. ``ended`` says why the
+    trace ends. ``ended`` is None if the core did not end in order, so that the trace has no line `End`.
     """
 
     from_ms: int

@@ -1,6 +1,7 @@
 """The configuration in force when a core starts.
 
-A core starts with the configuration of the file, or with the configuration that was in force before.
+A core starts with the configuration of the configuration file, or with the configuration that was in force when the previous run
+ended.
 
 A source such as a file or a ConfigMap sends its text at each start. An operator may have applied another configuration since the
 last start. The text of a source replaces the operator's configuration only if this text has changed since it was sent last.
@@ -31,7 +32,7 @@ class Restored(NamedTuple):
     """Whether the file's configuration is in force."""
     note: str = ""
     is_new_file: bool = False
-    """Whether there is a file, and it is another one than at the last start, or the first one."""
+    """Whether there is a configuration file whose content differs from that at the last start, or there was none at the last start."""
 
 
 def restored(file: File | None, kept: Kept | None) -> Restored | None:

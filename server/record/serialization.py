@@ -16,7 +16,7 @@ from server.record.canonical import Plain
 
 
 class BadFormError(ValueError):
-    """The error of a plain value that cannot be read: the path in it, and the reason."""
+    """The error of a plain value that cannot be read: the path to the faulty part of the value, and the reason."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(f"{path}: {why}" if path else why)
@@ -78,11 +78,11 @@ class Word:
         self._members = {word: one for one, word in self._words.items()}
 
     def write(self, value: enum.Enum) -> Plain:
-        """Return the word of a member of the enumeration."""
+        """Return the word for a member of the enumeration."""
         return self._words[value]
 
     def read(self, plain: Plain) -> object:
-        """Return the member of the enumeration that a word means."""
+        """Return the member of the enumeration whose word this is."""
         if not isinstance(plain, str) or plain not in self._members:
             raise BadFormError(f"{_shown(plain)} is none of {', '.join(self._members)}")
         return self._members[plain]
@@ -272,7 +272,7 @@ def _names(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _needed(kind: type[Any]) -> list[str]:
-    """Return the names of the fields without a default."""
+    """Return the names of a type's fields that have no default."""
     if dataclasses.is_dataclass(kind):
         none = dataclasses.MISSING
         return [

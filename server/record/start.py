@@ -32,7 +32,7 @@ def begin(
 ) -> None:
     """Open the requested files and write their first lines. Raise RecordError if a file cannot be used.
 
-    With ``durable``, decisions wait for the log.
+    With ``durable``, decisions are sent only when their lines are safe in the log.
     """
     number, previous = 1, ORIGIN
     if log_file is not None:

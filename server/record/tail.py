@@ -1,4 +1,4 @@
-"""The end of a decision log at the start of a server: where the chain continues, and what is wrong there."""
+"""The end of a decision log, read at the start of a server: where the chain continues, and any fault of the last lines."""
 
 import os
 from collections.abc import Iterator
@@ -75,9 +75,9 @@ def piece(path: Path, first: int) -> Path:
 
 
 def _window(descriptor: int, size: int) -> bytes:
-    """Return the last bytes of the file from the beginning of a line on.
+    """Return the last bytes of the file, beginning with a whole line.
 
-    The returned bytes have at least two lines, if the file has at least two.
+    The result has at least two lines if the file has at least two lines.
     """
     wanted = WINDOW
     while wanted < size:

@@ -1,4 +1,4 @@
-"""The lines of an input trace: everything that a core was given, in order. Another core can therefore be given the same input.
+"""The lines of an input trace: all input of a core, in order, so that another core can be given the same input.
 
 Each line is one JSON object, in which ``n`` is the line's number. The first line is the header. The other lines are ticks,
 events with the instant at which the core got them, and templates. Each template comes before the first event that uses it. An
@@ -62,7 +62,8 @@ class Tick(NamedTuple):
 class End(NamedTuple):
     """The regular end of a trace, and its reason.
 
-    ``decided`` has the same meaning as in `Tick`. ``decided`` is None if lines before the end are missing.
+    ``decided`` is the number of decisions, replies included, that the core had made. ``decided`` is None if lines before the end
+    are missing.
     """
 
     at_ms: int

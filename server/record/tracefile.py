@@ -41,7 +41,7 @@ class TraceFile:
         return self.ended or self._file.failing
 
     def write(self, lines: bytes, now: int) -> None:
-        """Write whole lines. If the file does not take the lines, or would exceed its largest size, end the trace."""
+        """Write whole lines. End the trace instead if too many lines wait already, or if the file would exceed its largest size."""
         if self.ended:
             return
         self._taken += len(lines)

@@ -52,10 +52,9 @@ class Line(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A remark about a place in the log.
+    """A finding of the check about one line of the log, or about the log as a whole.
 
-    ``wrong`` says that the log cannot be trusted there. ``missing`` has the lines that are missing at this place in the log, if
-    lines are missing.
+    ``wrong`` says that the log cannot be trusted there. ``missing`` describes the lines that are missing there, or is None.
     """
 
     where: str
@@ -68,7 +67,7 @@ class Remark(NamedTuple):
 class Verified:
     """The result of a check. ``number`` and ``digest`` are those of the last line.
 
-    Store number and digest elsewhere to notice lines that are cut off later.
+    An operator who keeps this number and digest elsewhere can later notice lines that were cut off the log.
 
     ``missing`` is the number of lines that the log or its mark file reports as missing. ``more`` says that more lines
     may be missing. ``format`` is the format of the last run's lines.
@@ -93,7 +92,7 @@ class Verified:
         return self.fits and not self.missing and not self.more
 
     def miss(self, where: str, missing: Missing) -> None:
-        """Count lines that are missing at a place."""
+        """Add missing lines to the totals, with a remark about the place."""
         self.missing += missing.lines
         self.more = self.more or missing.more
         self.remarks.append(Remark(where, _lost(missing), wrong=True, missing=missing))

@@ -38,7 +38,8 @@ class Scribe:
     def close(self) -> None:
         """Wait until all jobs are done. If a job takes longer than `STUCK_S`, log that and stop waiting.
 
-        If that job returns before the process ends, the later jobs still run. Otherwise the lines of the later jobs are lost.
+        If this job still returns before the process ends, the jobs queued after it run. Otherwise the lines of those jobs are
+        lost.
         """
         self._jobs.put(None)
         done = -1
