@@ -23,25 +23,7 @@ AskKey = tuple[int, int, int]
 
 
 class Ask:
-    """An ask. An ask that has a node is an allocation.
-
-    - ``cycle`` is the number of complete scheduling cycles that had ended when the ask began to wait. Each later complete cycle
-      that leaves the ask waiting is a missed opportunity (P2).
-    - ``code`` is the reason for waiting that was last sent to the shim. ``code`` is "" if no reason was sent, or if the reason
-      must be sent again.
-    - ``pledge`` is the capacity that is kept for the ask while it waits.
-    - ``released_by`` is the open decision that evicts the allocation or, if the allocation is a placeholder, replaces it.
-      ``leaves_by`` is the id of the decision that ordered the eviction. ``going`` has the other facts of that order, such as its
-      instant.
-    - ``vetoed`` says that the resource manager could not evict the allocation, and that the back-off after this veto is not
-      over.
-    - ``tried_ms`` is the instant at which a decision for the ask last ended without effect, 0 if there was no such decision.
-      ``wait_ms`` is the ask's own back-off, which doubles with each such decision. The ask waits for the longer of this back-off
-      and the usual back-off.
-    - ``tried_node`` is the ``changes`` counter of the ask's required node when preemption for the ask was last refused (G11).
-    - ``was_brought`` says that the pod already ran when the core first learned of it.
-    - ``ordinary`` says that the ask has stopped waiting for placeholders of its application (docs/gang-placeholders.md).
-    """
+    """An ask. An ask that has a node is an allocation."""
 
     __slots__ = (
         "application",
@@ -75,7 +57,7 @@ class Ask:
         "was_brought",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - a record of the state
+    def __init__(  # noqa: PLR0913, PLR0915, PLR0917 - a record of the state
         self,
         rm_id: str,
         key: str,
@@ -96,6 +78,10 @@ class Ask:
         self.pending_since = pending_since
         self.created_ms = pending_since
         self.cycle = 0
+        """The number of complete scheduling cycles that had ended when the ask began to wait.
+
+        Each later complete cycle that leaves the ask waiting is a missed opportunity (P2).
+        """
         self.tags = tags
         self.generation = generation
         self.group: Group | Gang | None = None
@@ -105,17 +91,34 @@ class Ask:
         self.started_ms: int | None = None
         self.releasing = False
         self.pledge: Pledge | None = None
+        """The capacity that is kept for the ask while it waits."""
         self.released_by: Commitment | None = None
+        """The open decision that evicts the allocation or, if the allocation is a placeholder, replaces it."""
         self.leaves_by = ""
+        """The id of the decision that ordered the eviction of the allocation, "" if no eviction is ordered."""
         self.going: Going | None = None
+        """The facts of the order to evict the allocation, such as its instant. None if no eviction is ordered."""
         self.row = -1
         self.code = ""
+        """The reason for waiting that was last sent to the shim.
+
+        ``code`` is "" if no reason was sent, or if the reason must be sent again.
+        """
         self.vetoed = False
+        """Whether the resource manager could not evict the allocation, and the back-off after this veto is not over yet."""
         self.ordinary = False
+        """Whether the ask has stopped waiting for placeholders of its application (docs/gang-placeholders.md)."""
         self.tried_ms = 0
+        """The instant at which a decision for the ask last ended without effect, 0 if there was no such decision."""
         self.tried_node = -1
+        """The ``changes`` counter of the ask's required node when preemption for the ask was last refused (G11)."""
         self.wait_ms = 0
+        """The ask's own back-off in milliseconds, which doubles with each decision for the ask that ends without effect.
+
+        The ask waits for the longer of this back-off and the usual back-off.
+        """
         self.was_brought = False
+        """Whether the pod already ran when the core first learned of it."""
 
     @property
     def is_replaced(self) -> bool:
@@ -148,7 +151,9 @@ class Ask:
 
 
 class Tried:
-    """The refusals of one group or gang that a shadow remembers. ``refused_ms``, ``verdict`` and ``rests`` have the same meaning as in `Group`.
+    """The refusals of preemption to one group or gang that a shadow remembers.
+
+    ``refused_ms``, ``verdict`` and ``rests`` have the same meaning as in `Group`.
 
     ``side`` identifies the shadow (`state.backoff.ShadowTries`) to which this memory belongs.
     """
@@ -162,7 +167,7 @@ class Tried:
         self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
-        """Add this memory, except its ``rests``, to ``known``, the memory about another group, and return the sum.
+        """Combine this memory, except its ``rests``, with ``known``, the memory about another group. Return the combined memory.
 
         If ``known`` belongs to the same shadow, ``known`` is changed in place. Otherwise a new memory is returned.
         """
@@ -175,16 +180,7 @@ class Tried:
 class Group:
     """The waiting asks of one application with one class and one priority, sorted by `Ask.sort_key`.
 
-    - ``asks`` may contain asks that have left the group. The field ``group`` of an ask that has left the group no longer refers
-      to this group. ``live`` is the number of asks that are still in the group.
-    - ``entry`` is the group's current entry in the application's heap. ``entry`` is None while the group is parked or empty.
     - If ``in_turn`` is true, no ask has missed more opportunities than an ask before it (P4).
-    - ``untold`` holds the asks whose reason for waiting has not been sent to the shim yet.
-    - ``refused_ms`` is the instant at which preemption was last refused to the due asks of the group. ``verdict`` is the
-      verdict of that refusal.
-    - ``rests`` has, for each policy, a configuration and an instant. While this configuration is in force, the policy does not
-      plan for the group before that instant. An ask that joins the group ends this wait.
-    - ``beside`` is a shadow's memory about the group.
     """
 
     __slots__ = (
@@ -213,16 +209,31 @@ class Group:
         self.ask_class = ask_class
         self.priority = priority
         self.asks: deque[Ask] = deque()
+        """The asks of the group, and perhaps asks that have left the group since.
+
+        The field ``group`` of an ask that has left no longer refers to this group.
+        """
         self.live = 0
+        """The number of asks in ``asks`` that are still in the group."""
         self.in_turn = True
         self.entry: GroupEntry | None = None
+        """The group's current entry in the application's heap. ``entry`` is None while the group is parked or empty."""
         self.parked = False
         self.untold: list[Ask] = []
+        """The asks whose reason for waiting has not been sent to the shim yet."""
         self.told = ""
         self.refused_ms = 0
+        """The instant at which preemption was last refused to the due asks of the group."""
         self.verdict: Verdict | None = None
+        """The verdict of the last refusal of preemption to the due asks of the group."""
         self.rests: dict[str, tuple[object, int]] = {}
+        """For each policy, a configuration and an instant.
+
+        While this configuration is in force, the policy does not plan for the group before that instant. If an ask joins the
+        group, the entry is removed.
+        """
         self.beside: Tried | None = None
+        """A shadow's memory of the refusals of preemption to the group."""
 
     def wake(self) -> None:
         """Clear ``rests``, because an ask joined the group, or because an ask of the group can be tried at once."""
@@ -235,15 +246,6 @@ class Gang:
     """A gang: its waiting members are placed together or not at all (design 6.11, J1).
 
     Like a group, a gang has an entry in the application's heap. This entry has the sort key of the gang's first member.
-
-    - ``tried`` has the counters ``relief`` and ``placements`` of the partition when the gang was last found not to fit.
-      ``tried_reserved`` has these counters at the last test in which the gang could also use the capacity that is reserved for
-      lower priorities.
-    - ``placed`` is the number of members that have a node and keep it.
-    - ``refused_ms`` is the instant at which preemption was last refused to the gang. ``verdict`` is the verdict of that refusal.
-      ``beside`` is a shadow's memory about the gang.
-    - ``example`` is the spec of the member that was reported last.
-    - ``counted`` says that no client stated the gang's size, so that the core counts the members (see `state.gang_sizes`).
     """
 
     __slots__ = (
@@ -272,41 +274,47 @@ class Gang:
         self.key = key
         self.min_members = min_members
         self.counted = False
+        """Whether no client stated the gang's size, so that the core counts the members (see `state.gang_sizes`)."""
         self.example: AskSpec | None = None
+        """The spec of the member that was reported last."""
         self.tried = (-1, -1)
+        """The counters ``relief`` and ``placements`` of the partition when the gang was last found not to fit."""
         self.tried_reserved = (-1, -1)
+        """The counters of ``tried`` at the last test in which the gang could also use the capacity that is reserved for lower priorities."""
         self.members: list[Ask] = []
         self.placed = 0
+        """The number of members that have a node and keep it."""
         self.priority = 0
+        """The priority of the gang's first member in `Ask.sort_key`: the highest priority of its waiting members.
+
+        This value places the gang in the order of placement. Victims are compared with another value, the lowest priority of the
+        members (`WaitingGang.priority`).
+        """
         self.refused_ms = 0
+        """The instant at which preemption was last refused to the gang."""
         self.verdict: Verdict | None = None
+        """The verdict of the last refusal of preemption to the gang."""
         self.beside: Tried | None = None
+        """A shadow's memory of the refusals of preemption to the gang."""
         self.entry: GroupEntry | None = None
         self.parked = False
         self.told = ""
 
     @property
     def gathered(self) -> bool:
-        """Return whether at least one member waits, and the waiting and the placed members together are as many as the gang needs."""
+        """Return whether at least one member waits, and the number of waiting and placed members is at least the number that the gang needs."""
         return bool(self.members) and len(self.members) + self.placed >= self.min_members
 
 
 GroupEntry = tuple[int, int, int, int, Group | Gang]
-"""The key of the first ask of a group or gang, a number that is unique among the entries, and the group or gang itself."""
+"""An entry of an application's heap: a sort key, a number that is unique among the entries, and a group or gang.
+
+The sort key is that of the first ask of the group or gang.
+"""
 
 
 class Application:
-    """One application in its leaf queue.
-
-    - ``limiters`` are the limits that each ask of the application has to pass: the limits of the queues from the leaf up, of
-      the user, and of the group. A firm ask has to pass more limits (`limits_of`).
-    - ``entry`` is the application's current entry in the leaf's heap. ``priority`` is an upper bound on the priorities of the
-      application's placeable asks.
-    - ``reserves_from_ms`` is the instant from which nodes may be reserved for the application's asks. When a reservation for
-      one of these asks times out, this instant is set to a later instant.
-    - ``reserve`` has the placeholders that the application declared. ``holds`` has the asks that wait for placeholders, by task
-      group.
-    """
+    """One application in its leaf queue."""
 
     __slots__ = (
         "allocations",
@@ -362,13 +370,25 @@ class Application:
         self.groups: dict[tuple[AskClass, int], Group] = {}
         self.gangs: dict[str, Gang] = {}
         self.holds: dict[str, Hold] = {}
+        """The asks that wait for placeholders, by task group."""
         self.reserve: Reserve | None = None
+        """The placeholders that the application declared."""
         self.reserves_from_ms = 0
+        """The instant from which nodes may be reserved for the application's asks.
+
+        When a reservation for one of these asks times out, this instant is set to a later instant.
+        """
         self.heap: list[GroupEntry] = []
         self.entry: tuple[Any, ...] | None = None
+        """The application's current entry in the leaf's heap."""
         self.priority = 0
+        """An upper bound on the priorities of the application's placeable asks."""
         self.share = 0
         self.limiters: tuple[Limiter, ...] = ()
+        """The limits that each ask of the application has to pass: the limits of the queues from the leaf up, of the user, and of the group.
+
+        A firm ask has to pass more limits (`limits_of`).
+        """
 
     def limits_of(self, ask_class: "AskClass") -> "tuple[Limiter, ...]":
         """Return all limits that an ask of this class has to pass. For firm asks the limits of firm use are included (J4)."""
@@ -379,21 +399,22 @@ class Application:
 
 
 class WaitingGangs:
-    """The gangs of one partition that wait for members, for placeholders or for free capacity.
-
-    - ``gathering`` has the gangs without a stated size that wait for the remaining members, each with the instant at which a
-      member last joined. ``came`` has the gangs that changed since the last check of sizes, each with a flag that says whether
-      a member joined.
-    - ``holding`` has the applications with asks that wait for placeholders. The value for an application has the partition's
-      counters at the last search for placeholders, or None if the next tick has to search.
-    - ``parked`` are the gangs that did not fit when last tried. ``ready`` are the gangs that may fit.
-    """
+    """The gangs of one partition that wait for members, for placeholders or for free capacity."""
 
     __slots__ = ("came", "gathering", "holding", "parked", "ready")
 
     def __init__(self) -> None:
         self.came: dict[Gang, bool] = {}
+        """The gangs that changed since the last check of their sizes, each with a flag that says whether a member joined."""
         self.gathering: dict[Gang, int] = {}
+        """The gangs without a stated size that wait for the remaining members, each with the instant at which a member last joined."""
         self.holding: dict[Application, tuple[int, int] | None] = {}
+        """The applications with asks that wait for placeholders.
+
+        The value for an application has the partition's counters at the last search for placeholders, or None if the next tick
+        has to search.
+        """
         self.parked: list[Gang] = []
+        """The gangs that did not fit when last tried."""
         self.ready: dict[Gang, None] = {}
+        """The gangs that may fit."""

@@ -36,10 +36,10 @@ class Tries(Protocol):
         """Record the verdict of the last refusal of the group or gang."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends this rest."""
+        """Return the pause in which a policy does not plan for a group, or None. An ask that joins the group ends the pause."""
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record the `Rest` of a group for a policy."""
+        """Record a pause in which a policy does not plan for a group."""
 
     def node_seen(self, ask: Ask) -> int:
         """Return the ``changes`` counter of the required node when the ask was last refused (G11).
@@ -73,11 +73,11 @@ class LiveTries:
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends this rest."""
+        """Return the pause in which a policy does not plan for a group, or None. An ask that joins the group ends the pause."""
         return group.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record the `Rest` of a group for a policy."""
+        """Record a pause in which a policy does not plan for a group."""
         group.rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:
@@ -132,12 +132,12 @@ class ShadowTries:
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
-        """Return the `Rest` of a group for a policy, or None. An ask that joins the group ends this rest."""
+        """Return the pause in which a policy does not plan for a group, or None. An ask that joins the group ends the pause."""
         known = self._known(group)
         return None if known is None else known.rests.get(policy)
 
     def let_rest(self, group: Group, policy: str, rest: Rest) -> None:
-        """Record the `Rest` of a group for a policy."""
+        """Record a pause in which a policy does not plan for a group."""
         self._own(group).rests[policy] = rest
 
     def node_seen(self, ask: Ask) -> int:

@@ -25,8 +25,8 @@ class Pledge:
     While an ``exclusive`` pledge lasts, only asks with pledges on the node get capacity of the node (G11).
 
     The pledge of an ask that will replace a placeholder promises nothing in the ask's queues. Until the placeholder has ended,
-    the queues count the placeholder instead of the ask. The node of the pledge keeps, beside the placeholder, only the amounts
-    by which the ask is larger than the placeholder.
+    the queues count the placeholder instead of the ask. On the node of the pledge, only the amounts by which the ask is larger
+    than the placeholder are kept in addition to the placeholder.
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -51,7 +51,7 @@ class Pledge:
 
     @property
     def is_reservation(self) -> bool:
-        """Return whether the pledge reserves the node for an ask without evictions."""
+        """Return whether the pledge is a reservation: the node is reserved for an ask, and no pod is evicted for the ask."""
         return self.commitment.facts.reserves
 
     @property
@@ -69,12 +69,7 @@ class Pledge:
 
 
 class Commitment:
-    """One open decision. ``victims`` are the victims that still exist. ``gone`` has the keys of the victims that ended.
-
-    ``suspended`` says that a new plan is being sought for the decision, because a victim could not be evicted. ``queue`` is the
-    queue whose usage a quota run reduces, "" for other decisions. An ``expires_ms`` of 0 means that the decision never expires.
-    ``record`` is the report of the decision that users can read, None for a reservation.
-    """
+    """One open decision."""
 
     __slots__ = (
         "commitment_id",
@@ -101,11 +96,16 @@ class Commitment:
         """The facts about the decision's policy, from the table of policies."""
         self.created_ms = created_ms
         self.expires_ms = expires_ms
+        """The instant at which the decision is given up, or 0 if the decision never expires."""
         self.queue = queue
+        """The queue whose usage a quota run reduces, "" for other decisions."""
         self.pledges: dict[str, Pledge] = {}
         self.victims: dict[str, Ask] = {}
+        """The victims that still exist."""
         self.gone: list[str] = []
+        """The keys of the victims that ended."""
         self.suspended = False
+        """Whether a new plan is being sought for the decision, because a victim could not be evicted."""
         self.short: Pledge | None = None
         """The pledge whose node lacked free capacity when the decision's asks were last tried together.
 
@@ -113,6 +113,7 @@ class Commitment:
         """
         self.state = DecisionState.PLANNED
         self.record: DecisionRecord | None = None
+        """The report of the decision that users can read, None for a reservation."""
 
     @property
     def together(self) -> bool:
@@ -121,7 +122,10 @@ class Commitment:
 
     @property
     def claimant(self) -> str:
-        """Return the queue that gets the capacity, or whose usage a quota run reduces. Return "" if the decision has no asks left."""
+        """Return the queue of the decision's asks, or the queue whose usage a quota run reduces.
+
+        Return "" if the decision has no asks left.
+        """
         leaves = (held.ask.application.leaf.path for held in self.pledges.values())
         return self.queue or next(leaves, "")
 
@@ -148,20 +152,7 @@ def beyond(ask: "Ask", placeholder: "Ask", node: "Node") -> Demand:
 
 
 class Decisions:
-    """The decisions of one partition: the open decisions, the capacity that they hold, their victims and their records.
-
-    - ``open`` has the open decisions by id. ``pledges`` has the capacity that they hold, by the key of the ask that gets it.
-    - ``reservations`` are the pledges that reserve a node for an ask without evictions.
-    - ``suspended`` has the decisions for which a new plan is being sought, because a victim was vetoed. The keys are the keys
-      of the decision's asks, or for a quota run the path of its queue.
-    - ``records`` has the records of open decisions and of the decisions that ended last. ``rankings`` has the orders in which
-      decisions considered their candidates. ``moves`` has the changes of decisions (ends and confirmations) that have not been
-      reported yet.
-    - ``leaving`` has the victims that still run, both of open and of ended decisions. ``marked`` has those victims in
-      ``leaving`` that are only marked, so that their eviction can still be withdrawn (J11).
-    - ``marks`` has the marks that the shim found on victims, for each decision that was open before a restart.
-    - ``checks`` has the plan checks that are still open.
-    """
+    """The decisions of one partition: the open decisions, the capacity that they hold, their victims and their records."""
 
     __slots__ = (
         "checks",
@@ -179,13 +170,30 @@ class Decisions:
 
     def __init__(self) -> None:
         self.open: dict[str, Commitment] = {}
+        """The open decisions by id."""
         self.pledges: dict[str, Pledge] = {}
+        """The capacity that open decisions keep, by the key of the ask that gets the capacity."""
         self.reservations: dict[str, Pledge] = {}
+        """The pledges that reserve a node for an ask without evictions."""
         self.suspended: dict[str, Commitment] = {}
+        """The decisions for which a new plan is being sought, because a victim was vetoed.
+
+        The keys are the keys of the decision's asks, or for a quota run the path of its queue.
+        """
         self.records: dict[str, DecisionRecord] = {}
+        """The records of open decisions and of the decisions that ended last."""
         self.rankings: dict[str, Ranking] = {}
+        """The orders in which decisions considered their candidates."""
         self.moves: list[tuple[Commitment, DecisionState, str]] = []
+        """The changes of decisions (ends and confirmations) that have not been reported yet."""
         self.leaving: dict[str, Ask] = {}
+        """The victims that still run, both of open and of ended decisions."""
         self.marked: dict[str, Ask] = {}
+        """Those victims in ``leaving`` that are only marked, so that their eviction can still be withdrawn (J11)."""
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
+        """The eviction marks that the shim reported on pods after a restart of the core.
+
+        The marks are sorted by the id of the decision that had ordered the eviction, and then by pod.
+        """
         self.checks = PlanChecks()
+        """The plan checks that are still open."""

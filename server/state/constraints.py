@@ -34,7 +34,7 @@ FEW_NODES: Final = 8
 For more nodes, a constraint stores a mask.
 """
 ANCHORS_MAX: Final = 4
-"""The largest number of pairs of a selector that are tried as anchors, and the largest number of terms that share an anchor.
+"""The largest number of pairs of a selector that are tried as anchors, and the largest number of terms that may together have one anchor.
 
 Each label key that is tried may need a pass over the nodes.
 """
@@ -234,14 +234,6 @@ class NodeMask:
     """The verdict of one constraint on every node.
 
     The verdict is stored as one byte for each node slot, or as the names of the few nodes that the constraint can allow.
-
-    - ``names`` has the names that the constraint lists, or the names of the nodes at its ``anchor`` if these are few. If
-      ``names`` is None, ``allowed`` decides.
-    - ``heap`` is a heap with only the allowed nodes. This heap is built when searches for the constraint's classes have passed
-      over too many unsuitable nodes of the shared heap. `AskClass` explains ``cursor`` and ``log_epoch``.
-    - ``verdicts`` has the verdict for each kind of node, if the verdict depends on the kind alone.
-    - ``failed`` is the last demand for which no allowed node had capacity. ``failed_at`` has the epoch and the length of the
-      log of nodes at that time. While the epoch and the length are unchanged, no node has gained capacity.
     """
 
     __slots__ = (
@@ -263,17 +255,34 @@ class NodeMask:
     def __init__(self, constraints: Constraints) -> None:
         self.constraints = constraints
         self.names = named_nodes(constraints)
+        """The names that the constraint lists, or the names of the nodes at its ``anchor`` if these are few.
+
+        If ``names`` is None, ``allowed`` decides.
+        """
         self.anchor: Anchor | None = None
         self.keys = tuple(sorted(set(mentioned(constraints))))
         self.per_name = _per_name(constraints)
         self.verdicts: dict[Kind, bool] = {}
+        """The verdict for each kind of node, if the verdict depends on the kind alone."""
         self.allowed = bytearray()
         self.users = 0
         self.heap: list[NodeEntry] | None = None
+        """A heap with only the allowed nodes.
+
+        This heap is built when searches for the constraint's classes have passed over too many unsuitable nodes of the shared
+        heap.
+        """
         self.cursor = 0
+        """The position up to which the heap has read the log of nodes (see `AskClass`)."""
         self.log_epoch = -1
+        """The epoch of the log that was read."""
         self.failed: Demand | None = None
+        """The last demand for which no allowed node had capacity."""
         self.failed_at = (-1, 0)
+        """The epoch and the length of the log of nodes when ``failed`` was recorded.
+
+        While both are unchanged, no node has gained capacity.
+        """
 
     def allows(self, node: Node) -> bool:
         """Return whether the constraint allows its asks to run on a node. Free capacity is not checked."""

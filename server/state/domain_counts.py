@@ -26,7 +26,8 @@ class Place(NamedTuple):
 class DomainCount:
     """The number of allocations of one group in each domain.
 
-    ``rose`` and ``fell`` are the last steps at which one of these numbers rose and fell.
+    ``rose`` is the last step (change of the counts) at which one of these numbers rose. ``fell`` is the last step at which one of
+    them fell.
     """
 
     __slots__ = ("by_domain", "fell", "rose")

@@ -4,7 +4,7 @@ A gang class is firm or lendable.
 
 Placement works with classes. If one ask of a class fits on no node, the other asks of the class fit on no node either. A limit
 that blocks one ask blocks all asks of the class. An ask with a pledge has a class of its own, because its own pledge and promise
-are not counted against it (design 6.6).
+do not count as used when the ask is tried (design 6.6).
 """
 
 from typing import TYPE_CHECKING, Final
@@ -39,18 +39,7 @@ def is_small(resource: Resource) -> bool:
 
 
 class AskClass:
-    """One equivalence class of asks, and what the search for nodes has found out about the class.
-
-    - ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
-    - ``gang_class`` is firm or lendable. ``gang_class`` is None if the partition has no classes (J4).
-    - ``heap`` is the class's own heap of nodes. The heap is built when searches for this class have passed over too many
-      unsuitable nodes of the shared heap. ``cursor`` is the position up to which the class has read the log of nodes.
-      ``log_epoch`` is the epoch of that log.
-    - ``preferred`` orders the nodes for a class with ``preferences``. ``preferred`` is None for a class without preferences.
-      Most classes have no preferences.
-    - ``dead`` says that the class is unschedulable: its asks fit on no node. ``waiting`` has the groups that are parked for
-      this reason.
-    """
+    """One equivalence class of asks, and what the search for nodes has found out about the class."""
 
     __slots__ = (
         "asks",
@@ -89,22 +78,34 @@ class AskClass:
         self.number = number
         self.resource = resource
         self.demand = demand
+        """The amounts that are charged to queues."""
         self.node_demand = demand + ports
+        """The demand with host ports, which only nodes count."""
         self.constraints = constraints
         self.gang_class = gang_class
+        """The gang class of the asks, firm or lendable. None if the partition has no gang classes (J4)."""
         self.firm = gang_class is GangClass.FIRM
         self.mask = mask
         self.preferences = preferences
         self.preferred = None if preferences == NO_PREFERENCES else Preferred(preferences)
+        """The order of the nodes for a class with ``preferences``. None for a class without preferences, as most classes are."""
         self.specs: list[AskSpec] = []
         self.small = is_small(resource)
         self.asks = 0
         self.pending = 0
         self.dead = False
+        """Whether the class is unschedulable: its asks fit on no node."""
         self.waiting: list[Group] = []
+        """The groups that are parked because the class is unschedulable."""
         self.heap: list[NodeEntry] | None = None
+        """The class's own heap of nodes.
+
+        The heap is built when searches for this class have passed over too many unsuitable nodes of the shared heap.
+        """
         self.cursor = 0
+        """The position up to which the class has read the log of nodes."""
         self.log_epoch = -1
+        """The epoch of the log of nodes that the class has read up to ``cursor``."""
         self.pledge: Pledge | None = None
 
 
@@ -122,20 +123,11 @@ def key_of(ask_class: AskClass) -> ClassKey:
 
 
 SHAPES_MAX: Final = 8192
-"""The largest number of specs whose class is remembered by identity. If there are more specs, all specs are forgotten."""
+"""The largest number of specs whose class is remembered. If there are more specs, all remembered specs are forgotten."""
 
 
 class EquivalenceClasses:
-    """The ask classes of one partition, and the specs whose class is known.
-
-    - ``plain`` has the class of each spec whose asks may be added on the fast path.
-    - ``crowded`` names the resource types with very large usage and requests. For these types, even small asks have to be checked
-      (6.13).
-    - ``dead`` has the unschedulable classes, whose asks fit on no node.
-    - ``groups`` is the number of groups of waiting asks. ``joined`` is the number of times that an ask joined a group.
-    - ``live_asks`` is the number of waiting asks whose classes are not unschedulable. If this number is 0, no waiting ask can be
-      placed.
-    """
+    """The ask classes of one partition, and the specs whose class is known."""
 
     __slots__ = ("by_key", "by_spec", "crowded", "dead", "groups", "joined", "live_asks", "plain")
 
@@ -143,11 +135,20 @@ class EquivalenceClasses:
         self.by_key: dict[ClassKey, AskClass] = {}
         self.by_spec: dict[AskSpec, AskClass] = {}
         self.plain: dict[AskSpec, AskClass] = {}
+        """The class of each spec whose asks may be added on the fast path."""
         self.crowded: set[str] = set()
+        """The names of the resource types with very large totals of usage and requests.
+
+        For these types, even small asks have to be checked (6.13).
+        """
         self.dead = Unschedulable()
+        """The unschedulable classes, whose asks fit on no node."""
         self.live_asks = 0
+        """The number of waiting asks whose classes are not unschedulable. If this number is 0, no waiting ask can be placed."""
         self.groups = 0
+        """The number of groups of waiting asks."""
         self.joined = 0
+        """The number of times that an ask joined a group."""
 
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
         """Remember the class of a spec.

@@ -1,6 +1,7 @@
 """The fast path of `journal`.
 
-The functions write all placements of a batch, or all ends of allocations that ended together, at once.
+The functions of this module write many changes at once: all placements of a batch, or the ends of all allocations that ended
+together.
 
 Afterwards the state is as if `journal.place_first` or `journal.unsettle` had been called for one ask after the other.
 """

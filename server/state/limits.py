@@ -1,7 +1,7 @@
 """Limits that an ask has to pass: the max of each queue on its path, then the limits of its user and group.
 
-A limiter stores its headroom and the classes that it blocks. If a class does not fit, the limiter is tested once for the class,
-and not once for each ask (design 6.5).
+A limiter stores its headroom and the classes that it blocks. If one ask of a class does not fit, the other asks of the class are
+not tested again (design 6.5).
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ CODES: Final[Mapping[str, Code]] = {
 }
 """The reason code of an ask that waits because a limit has no headroom, by the kind of limit."""
 _LENDABLE: Final = GangClass.LENDABLE
-"""A member of an enumeration, looked up once because each access to a member is slow."""
+"""`GangClass.LENDABLE`, looked up once because each access to a member of an enumeration is slow."""
 OWN: Final = ("queue", "firm")
 """The kinds of limits whose headroom is smaller by the amounts that decisions and reservations promise."""
 
@@ -38,7 +38,8 @@ def kept(left: int, waiting: int) -> int:
     The amount is the sum of the requests of these asks, but at most the part of the queue's guarantee that firm asks do not
     hold yet.
 
-    Usage is thus at most the amount that lendable asks hold plus max(firm held, min(guaranteed, firm held plus firm waiting)).
+    The amount that firm asks hold and the amount that is kept for waiting firm asks together are thus max(firm held,
+    min(guaranteed, firm held plus firm waiting)).
     """
     return 0 if left > NO_LIMIT >> 1 else max(0, min(left, waiting))
 
@@ -52,13 +53,9 @@ def spread(limit: Iterable[tuple[str, int]], index: Mapping[str, int]) -> Amount
 
 
 class Limiter:
-    """One limit. ``headroom`` is the limit less usage and promises, by type.
+    """One limit.
 
     For a type without a limit, NO_LIMIT is the limit, so that the headroom stays above NO_LIMIT / 2.
-
-    ``kind`` is queue, firm, user or group. Promises to other asks reduce the headroom only if the kind is queue or
-    firm. A firm limiter bounds the usage of a queue's firm asks by the queue's guarantee (J4). ``blocked`` maps each
-    class that does not fit to its parked groups.
     """
 
     __slots__ = (
@@ -74,10 +71,17 @@ class Limiter:
 
     def __init__(self, kind: str, name: str, queue: "Queue", headroom: Amounts) -> None:
         self.kind = kind
+        """The kind of the limit: queue, firm, user or group.
+
+        Promises to other asks reduce the headroom only if the kind is queue or firm. A limiter of kind firm bounds the usage of a
+        queue's firm asks by the queue's guarantee (J4).
+        """
         self.name = name
         self.queue = queue
         self.headroom = headroom
+        """The limit less usage and promises, by type."""
         self.blocked: dict[AskClass, list[Group]] = {}
+        """The classes that do not fit, each with its parked groups."""
         self.relieved = False
         self.applications = 0
         self.max_applications = 0
@@ -189,18 +193,16 @@ def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
 
 
 class Limits:
-    """The limits of users and groups in one partition, by (queue, kind, name).
-
-    ``relieved`` has the limiters that got more headroom since the last pass of placement. ``unblocking`` has the limiters from
-    earlier passes that may still block classes for which they have headroom.
-    """
+    """The limits of users and groups in one partition, by (queue, kind, name)."""
 
     __slots__ = ("by_key", "relieved", "unblocking")
 
     def __init__(self) -> None:
         self.by_key: dict[tuple[str, str, str], Limiter] = {}
         self.relieved: list[Limiter] = []
+        """The limiters that got more headroom since the last pass of placement."""
         self.unblocking: dict[Limiter, None] = {}
+        """The limiters from earlier passes that may still block classes for which they have headroom."""
 
     def take_relieved(self) -> None:
         """Move the limiters in ``relieved`` to ``unblocking``."""

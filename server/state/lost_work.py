@@ -6,8 +6,9 @@ that could not be released is not added. The time of a victim begins when its po
 placement. The time ends with the order to evict the victim. The time after that order is left out, because the victim may have
 saved its work then.
 
-Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The number of lines is limited: removed queues, and queues for which
-a table has no free line, share the line `OTHERS`. Once half of a table is used, further applications share a line, too.
+Amounts are whole numbers: 1 core-second is 1,000 millicores times 1,000 ms. The number of lines is limited: removed queues, and
+queues for which a table has no free line, share the line `OTHERS`. Once half of a table is used, applications that have no line
+yet share a line, too.
 """
 
 from collections.abc import Iterable

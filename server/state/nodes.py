@@ -1,8 +1,8 @@
 """Nodes, and the indexes that find the best node for a class without examining all nodes (design 6.3, 6.4).
 
-In *fair* order, one heap serves all classes, with the least used node first. A class gets a heap of its own if too many nodes
-of the shared heap are unsuitable for it. A heap entry is valid only while it is the node's current entry. A node that may have
-become better for a class is written to a log. A class with a heap of its own updates the heap from this log.
+In *fair* order, one heap serves all classes, with the least used node first. A class gets a heap of its own if too many nodes of
+the shared heap are unsuitable for it. A heap entry is valid only while it is the node's current entry. A node that may have
+become better for a class is written to a log. A class with its own heap updates that heap from this log.
 """
 
 import heapq
@@ -34,19 +34,7 @@ HEAP_SLACK: Final = 16
 
 
 class Node:
-    """The state of one node.
-
-    ``free`` is the capacity less usage, foreign pods and pledges, by type index. ``free`` may be negative.
-
-    - ``parts`` has the terms of the node's score.
-    - ``opened`` says that the node's manager has enabled or drained the node since the node was added. From then on, all pods
-      of the node are known.
-    - ``holds`` is the number of exclusive pledges on the node. While there are any, the node takes only asks with a pledge on
-      it (G11).
-    - ``changes`` rises when the node opens, closes or is updated, and when capacity becomes free on it. ``changes`` does not
-      rise when capacity is taken. If preemption was refused to an ask that requires the node, the ask is tried again only after
-      ``changes`` has risen.
-    """
+    """The state of one node."""
 
     __slots__ = (
         "allocations",
@@ -77,8 +65,13 @@ class Node:
         self.slot = slot
         self.capacity = capacity
         self.free: Amounts = list(capacity)
+        """The capacity less usage, foreign pods and pledges, by type index. ``free`` may be negative."""
         self.schedulable = False
         self.opened = False
+        """Whether the node's manager has enabled or drained the node since the node was added.
+
+        From then on, all pods of the node are known.
+        """
         self.labels: Mapping[str, str] = {}
         self.taints: tuple[Taint, ...] = ()
         self.attributes: tuple[tuple[str, str], ...] = ()
@@ -87,8 +80,15 @@ class Node:
         self.pledges: dict[str, Pledge] = {}
         self.entry: NodeEntry | None = None
         self.parts: tuple[Part, ...] = ()
+        """The terms of the node's score."""
         self.holds = 0
+        """The number of exclusive pledges on the node. While there are any, the node takes only asks with a pledge on it (G11)."""
         self.changes = 0
+        """A counter that rises when the node opens, closes or is updated, and when capacity becomes free on it.
+
+        The counter does not rise when capacity is taken. If preemption was refused to an ask that requires the node, the ask is
+        tried again only after the counter has risen.
+        """
         self.freed = False
 
     def dying(self) -> "Iterator[Ask]":
@@ -155,19 +155,7 @@ class LogReader(Protocol):
 
 
 class NodeIndex:
-    """The order of schedulable nodes, which is updated as nodes change.
-
-    - ``log`` lists nodes that may have become better for a class. ``epoch`` changes when entries are removed from the log. A
-      class whose heap has another epoch builds its heap again.
-    - ``freed`` lists the nodes on which capacity became free since the last tick. Unschedulable classes are tested on these nodes, and
-      may be requeued (design 6.5). ``reviving`` has the freed nodes on which unschedulable classes are still to be tested, because one
-      tick may test only a limited number of classes.
-    - ``numbered`` has the nodes with an entry, by arrival number.
-    - ``dirty`` has the nodes that have changed since a reader last asked for changes, by slot. The readers are the columns of
-      snapshots and the table of free capacity. A changed node stays in ``dirty`` until both readers have read the change.
-    - ``entered`` is the number of times that a node opened, or was updated while it was open.
-    - ``domains`` has the number of allocations in each topology domain, for asks with preferences.
-    """
+    """The order of schedulable nodes, which is updated as nodes change."""
 
     __slots__ = (
         "_for_columns",
@@ -195,17 +183,35 @@ class NodeIndex:
         self.nodes: dict[str, Node] = {}
         self.heap: list[NodeEntry] = []
         self.numbered: dict[int, Node] = {}
+        """The nodes with an entry, by arrival number."""
         self.log: list[Node] = []
+        """The nodes that may have become better for a class, in the order of their changes. One node may occur several times."""
         self.log_read = 0
         self.epoch = 0
+        """A number that changes when entries are removed from the log.
+
+        A class whose heap was built in another epoch builds its heap again.
+        """
         self.freed: list[Node] = []
+        """The nodes on which capacity became free since the last tick.
+
+        Unschedulable classes are tested on these nodes, and may be requeued (design 6.5).
+        """
         self.reviving: dict[Node, None] = {}
+        """The freed nodes on which unschedulable classes are still to be tested, because one tick may test only a limited number of classes."""
         self.dirty: dict[int, Node] = {}
+        """The nodes that have changed since a reader last asked for changes, by slot.
+
+        The readers are the columns of snapshots and the table of free capacity. A changed node stays in ``dirty`` until both
+        readers have read the change.
+        """
         self._for_columns: dict[int, Node] = {}
         self._for_table: dict[int, Node] = {}
         self._table = FreeTable()
         self.domains = DomainCounts()
+        """The number of allocations in each topology domain, for asks with preferences."""
         self.entered = 0
+        """The number of times that a node opened, or was updated while it was open."""
         self._largest: tuple[int, Amounts] = (-1, [])
 
     def rank(self, node: Node) -> int:
@@ -287,7 +293,7 @@ class NodeIndex:
             self._note(node)
 
     def changed_slots(self) -> list[int]:
-        """Return the slots of nodes that have changed since the last call, for the columns of snapshots."""
+        """Return the slots of nodes that have changed since the last call of this method. The columns of snapshots call it."""
         self._hand_out()
         slots = list(self._for_columns)
         self._for_columns.clear()
@@ -405,7 +411,10 @@ class NodeIndex:
             self.rebuild()
 
     def _note(self, node: Node) -> None:
-        """Write the node to the log. Do nothing if the log ends with this node and no class has read that entry yet."""
+        """Write the node to the log.
+
+        Do nothing if the last entry of the log names this node already and no class has read this entry yet.
+        """
         log = self.log
         if log and log[-1] is node and self.log_read < len(log):
             return

@@ -30,26 +30,8 @@ class Partition:
     """The state of one partition. Amounts are lists by type index.
 
     State that belongs together is an object of its own: ``types``, ``index``, ``constraint_index``, ``classes``, ``gangs``,
-    ``decisions``, ``limits``, ``lost``, ``foreign``, ``node_slots``, ``ended``, ``columns``, ``round``, ``thrashing``, ``shadow`` and
-    ``resumption``.
-
-    - ``index`` has the nodes, and finds a node for an ask.
-    - ``class_settings`` are the settings by which asks get their gang classes (firm or lendable), or None if the settings in force
-      determine the classes. ``unclassed`` are the asks that may still have a class of earlier settings, the oldest last (see
-      `reclassing`).
-    - ``unqueued`` are the plain asks that arrived since the last tick and are not in a group yet.
-    - ``relief`` is the number of events that may have freed capacity. ``placements`` is the number of placements. A parked gang
-      is tried again when ``relief`` or ``placements`` has changed. A placement matters because it can change which nodes the
-      other members take (design 6.11).
-    - ``owner`` is the resource manager to which the partition belongs, "" while the partition has no nodes and no applications.
-    - ``disruptions`` has, for each disruption group, the number of pods that may be evicted.
-    - ``quota_due`` has the instants at which quota runs are due, by queue path (see `quota_timers`).
-    - ``deserved`` has the bounds of leaves that share by plain weights (W2). ``shared_for`` identifies the state for which these
-      bounds were computed.
-    - ``resumption`` is the state of a sync after a new registration of the manager. In this sync, reported objects are compared
-      with those in the core. ``resumption`` is None if no such sync is in progress.
-    - ``shadow`` is the memory of the partition's shadow, None if there is no shadow.
-    - ``thrashing`` is the memory of the thrashing monitor.
+    ``decisions``, ``limits``, ``lost``, ``foreign``, ``node_slots``, ``ended``, ``columns``, ``round``, ``thrashing``, ``shadow``
+    and ``resumption``.
 
     A shadow reads a shallow copy of its partition in which ``spec``, ``round``, ``thrashing`` and ``deserved`` are the shadow's
     own. Therefore these four values must be attributes of the partition itself.
@@ -101,12 +83,16 @@ class Partition:
     def __init__(self, spec: PartitionSpec) -> None:  # noqa: PLR0915 - a record of the state
         self.name = spec.name
         self.owner = ""
+        """The resource manager to which the partition belongs, "" while the partition has no nodes and no applications."""
         self.spec = spec
         self.class_settings: PreemptionSettings | None = None
+        """The settings by which asks get their gang classes (firm or lendable), or None if the settings in force determine the classes."""
         self.unclassed: list[Ask] = []
+        """The asks that may still have a class of earlier settings, the oldest last (see `reclassing`)."""
         self.types = ResourceTypes()
         weights = tuple((self.types.intern(name), weight) for name, weight in spec.node_weights)
         self.index = NodeIndex(spec.node_sort, weights)
+        """The nodes of the partition, and the search for the best node for an ask."""
         self.constraint_index = ConstraintIndex()
         self.capacity: Amounts = self.types.zeros()
         self.queues: dict[str, Queue] = {}
@@ -115,16 +101,27 @@ class Partition:
         self.applications: dict[str, Application] = {}
         self.asks: dict[str, Ask] = {}
         self.disruptions: dict[str, int] = {}
+        """For each disruption group, the number of its pods that may be evicted now."""
         self.thrashing = ThrashingTables()
+        """The memory of the thrashing monitor."""
         self.quota_due: dict[str, int] = {}
+        """The instants at which quota runs are due, by queue path (see `quota_timers`)."""
         self.deserved: dict[str, Bounds] = {}
+        """The bounds of leaves that share by plain weights (W2)."""
         self.shared_for: object = None
+        """The identity of the state for which the bounds in ``deserved`` were computed."""
         self.avoided: dict[str, dict[str, int]] = {}
         self.arrivals = 0
         self.numbers = 1
         self.ask_count = 0
         self.relief = 0
+        """A counter of the events that may have freed capacity."""
         self.placements = 0
+        """The number of placements.
+
+        A parked gang is tried again when ``relief`` or ``placements`` has changed, because another placement can change which
+        nodes the gang's other members take (design 6.11).
+        """
         self.untold: dict[Group | Gang, None] = {}
         self.classes = EquivalenceClasses()
         self.gangs = WaitingGangs()
@@ -136,9 +133,15 @@ class Partition:
         self.limits = Limits()
         self.columns = Columns()
         self.unqueued: list[Ask] = []
+        """The plain asks that arrived since the last tick and are not in a group yet."""
         self.round = Round()
         self.shadow: Shadow | None = None
+        """The memory of the partition's shadow, None if there is no shadow."""
         self.resumption: Resumption | None = None
+        """The state of a sync after a new registration of the manager.
+
+        In this sync, reported objects are compared with those in the core. ``resumption`` is None if no such sync is in progress.
+        """
         self.ranking_stale = True
         self.retired = False
 
@@ -211,7 +214,7 @@ class Partition:
         return self.ended.get(key)
 
     def class_of(self, spec: AskSpec, constraints: Constraints) -> AskClass:
-        """Return the class of asks with the spec's demand and gang class and with these constraints.
+        """Return the equivalence class of asks with the spec's demand and gang class and with these constraints.
 
         Add one to the number of its asks.
 
@@ -233,7 +236,7 @@ class Partition:
         return found
 
     def learn(self, spec: AskSpec) -> None:
-        """Remember the class of a spec.
+        """Remember the equivalence class of a spec, so that later asks with this spec need no search.
 
         If the spec is plain, its quantities are small, and the total of no type is very large (``classes.crowded``), then
         ``classes.plain`` has the class, too.

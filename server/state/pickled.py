@@ -130,9 +130,9 @@ class _Writer(pickle.Pickler):
         self._at = 0
 
     def contents(self, most: int) -> list[Content]:
-        """Return the next ``most`` of the objects that were written without content, each with its content.
+        """Return up to ``most`` objects that were written without content, each with its content.
 
-        Successive calls return each object once. The list is shorter if fewer objects are left.
+        Over all calls, each object is returned once. The list is empty when no object is left.
         """
         part = self._empty[self._at : self._at + most]
         self._at += len(part)

@@ -40,23 +40,25 @@ class GangStyle(enum.Enum):
 
 
 class Reserve:
-    """The placeholders that an application declared.
-
-    ``wanted`` is the sum, by type, that the placeholders must reach before any other ask of the application is placed. A
-    placeholder that ends lowers this sum. If the sum stayed the same, a real pod would wait for that placeholder forever
-    (YUNIKORN-1395). ``came`` is the sum of the existing placeholders, waiting and placed, by type. ``count`` is the number of
-    these placeholders. ``since_ms`` is the instant at which the first placeholder was created, or 0 if there is no placeholder.
-    """
+    """The placeholders that an application declared."""
 
     __slots__ = ("came", "count", "since_ms", "style", "timeout_ms", "wanted")
 
     def __init__(self, wanted: Resource, style: GangStyle, timeout_ms: int) -> None:
         self.wanted = dict(wanted)
+        """The sum, by type, that the placeholders must reach before any other ask of the application is placed.
+
+        A placeholder that ends lowers this sum. If the sum stayed the same, a real pod would wait for that placeholder forever
+        (YUNIKORN-1395).
+        """
         self.style = style
         self.timeout_ms = timeout_ms or TIMEOUT_MS
         self.came: Counter[str] = Counter()
+        """The sum of the existing placeholders, waiting and placed, by type."""
         self.count = 0
+        """The number of existing placeholders, waiting and placed."""
         self.since_ms = 0
+        """The instant at which the first placeholder was created, or 0 if there is no placeholder."""
 
     @property
     def has_come(self) -> bool:

@@ -1,9 +1,9 @@
 """The choice of an application's queue: the partition's placement rules are tried in order, and read queues through `Lookup`.
 
-A rule is skipped if it gives no queue. A rule is skipped, too, if its queue is missing and may not be created, is a parent
-queue, takes no applications, or does not let the user submit. For each skipped rule, the reason is recorded. After the last
-rule, `root.default` is tried if it exists. For applications that are recovered by force, the recovery queue is tried last. If no
-queue is found, the application is refused with all recorded reasons.
+A rule is skipped if it gives no queue. A rule is also skipped in four other cases: its queue is missing and may not be created,
+is a parent queue, takes no applications, or does not let the user submit. For each skipped rule, the reason is recorded. After
+the last rule, `root.default` is tried if it exists. For applications that are recovered by force, the recovery queue is tried
+last. If no queue is found, the application is refused with all recorded reasons.
 """
 
 import re

@@ -25,18 +25,18 @@ class Placements(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PlanCheck:
-    """A question to a resource manager about one plan.
-
-    ``asks`` are the asks in the question. The answer is overdue from ``overdue_ms`` on. ``fits`` says that the manager has
-    answered that the asks fit. ``decision_id`` is the decision that carries out the plan, "" while there is none.
-    """
+    """A question to a resource manager about one plan."""
 
     check_id: str
     about: Placements
     asks: "tuple[Ask, ...]"
+    """The asks in the question."""
     overdue_ms: int
+    """The instant from which the answer is overdue."""
     fits: bool = False
+    """Whether the manager has answered that the asks fit."""
     decision_id: str = ""
+    """The decision that carries out the plan, "" while there is none."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -45,21 +45,22 @@ class PlanCheck:
 
 
 class PlanChecks:
-    """The checks of one partition that have not ended.
-
-    - ``open`` has the checks by id. ``by_ask`` has the checks by the key of each of their asks. An ask has at most one check.
-    - ``refused`` has, for each ask, the number of successive checks that the ask's manager answered with "it does not fit".
-    - ``answers`` is the number of checks that were answered or whose answer did not come in time. When this number rises,
-      policies may plan again for asks that waited for an answer.
-    """
+    """The checks of one partition that have not ended."""
 
     __slots__ = ("answers", "by_ask", "open", "refused")
 
     def __init__(self) -> None:
         self.open: dict[str, PlanCheck] = {}
+        """The checks by id."""
         self.by_ask: dict[str, PlanCheck] = {}
+        """The checks by the key of each of their asks. An ask has at most one check."""
         self.refused: dict[str, int] = {}
+        """For each ask, the number of successive checks that the ask's manager answered with "it does not fit"."""
         self.answers = 0
+        """The number of checks that were answered or whose answer did not come in time.
+
+        When this number rises, policies may plan again for asks that waited for an answer.
+        """
 
     def add(self, check: PlanCheck) -> None:
         """Add a check. Its asks must have no other check."""

@@ -17,15 +17,7 @@ Key = tuple[int, NodeEntry]
 class Preferred:
     """The preferences of one class.
 
-    - ``keys`` are the labels that the terms read. ``sums`` has the sum of the weights of the terms that hold, by the values of
-      these labels. ``sums`` is not used if a term reads the name of the node.
-    - ``heap`` has a key for each node on which the class fits. The key in the heap may be smaller than the node's present key,
-      but is never larger. ``heap`` is None until it is built. ``cursor`` and ``log_epoch`` are explained at `AskClass`.
-    - ``buckets`` replaces ``heap`` if the nodes have few different values of the labels. ``buckets`` has one heap of nodes for
-      each combination of values. If ``buckets`` is None, ``heap`` is used. ``size`` is the number of entries with which the
-      heaps were built, plus the number added since. If ``size`` exceeds about twice the number of nodes, the heaps are built
-      again, even if many entries were removed since.
-    - ``seen`` is the value that `steps` returned when the heap was built.
+    - ``cursor`` and ``log_epoch`` are explained at `AskClass`.
     """
 
     __slots__ = (
@@ -46,15 +38,33 @@ class Preferred:
         self.preferences = preferences
         terms = [one.term for one in preferences.terms]
         self.keys = tuple(sorted({each.key for term in terms for each in term.match_expressions}))
+        """The labels that the terms of the preferences read."""
         self.reads_names = any(term.match_fields for term in terms)
         self.sums: dict[tuple[str | None, ...], int] = {}
+        """The sum of the weights of the terms that hold on a node, by the node's values of these labels.
+
+        The sums are not used if a term reads the name of the node.
+        """
         self.labels = (*self.keys, *(one.topology_key for one in preferences.groups))
         self.heap: list[Key] | None = None
+        """A key for each node on which the class fits.
+
+        The key in the heap may be smaller than the node's present key, but is never larger. ``heap`` is None until it is built.
+        """
         self.buckets: dict[Alike, list[NodeEntry]] | None = None
+        """One heap of nodes for each combination of label values, used instead of ``heap`` if the nodes have few different values of the labels.
+
+        None if ``heap`` is used.
+        """
         self.size = 0
+        """The number of entries with which the heaps were built, plus the number added since.
+
+        If ``size`` exceeds about twice the number of nodes, the heaps are built again, even if many entries were removed since.
+        """
         self.cursor = 0
         self.log_epoch = -1
         self.seen: tuple[int, ...] = ()
+        """The value that `steps` returned when the heap was built."""
 
     def alike(self, node: Node) -> Alike:
         """Return the values of the labels that the preferences read.

@@ -3,7 +3,7 @@
 Making 10,000 queues takes about as long as all other work of applying a configuration with that many queues. A prepared queue
 equals the queue that the event of the configuration would make. A prepared queue that no longer fits the state is not used.
 Therefore prepared queues do not affect decisions, and a replay of the events without prepared queues has the same results. This
-module also keeps the queues that the event removes, because freeing their memory takes time, too.
+module also keeps the queues that the event removes, so that their memory is freed later and in pieces.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,21 +33,9 @@ _SETTINGS: Final = attrgetter(*(one.name for one in fields(PartitionSpec) if one
 class Prepared:
     """The prepared queues, limiters and measures of one partition for one specification.
 
-    ``before`` is the specification that was in force when these objects were made. ``spec`` is the new specification. If the two
-    specifications are equal, ``is_same`` is set, and ``before`` stays in force. ``names`` are the partition's resource types
-    once the new specification is in force. ``capacity`` is the partition's capacity in these types. ``made`` has the queues to
-    be added, by the identity of their specifications. ``used`` gets the queues in ``made`` that the event adds. ``queues`` has
-    three values for each queue of the new specification, parents first: the queue, its new specification, and its present
-    specification. The present specification is None unless the queue exists and its two specifications differ at most in limits.
-    ``paths`` has the paths of these queues in the same order. ``present`` has the queues that exist already, with None for each
-    queue to be added. ``missing`` has the queues to be drained. For each existing queue, ``bounds`` has the bounds of its usage
-    and of its firm usage. It also has those of the queue's two limiters that have these bounds already. ``firms`` has new
-    limiters of firm usage for existing queues without one. ``measures`` has, for each existing queue, its measure and the scales
-    computed from the measure. ``below`` has the amounts that limit the queues below an existing queue. ``is_bound`` says that
-    the limiters of existing queues have the bounds of their present specifications, as long as the partition has no deserved
-    shares. ``is_reordered`` is set if the event changes how an existing queue sorts. ``removed`` gets the queues that the event
-    removes. For a new partition, ``is_applied`` says that the specification is in force in the partition, so that the event only
-    adds the partition.
+    ``is_applied`` is set for a new partition that already has the specification, so that the event only adds the partition.
+    ``is_bound`` says that the limiters of existing queues have the bounds of their present specifications, as long as the
+    partition has no deserved shares. ``is_reordered`` is set if the event changes how an existing queue sorts.
     """
 
     __slots__ = (
@@ -73,24 +61,43 @@ class Prepared:
         "used",
     )
 
-    def __init__(self, partition: Partition, spec: PartitionSpec) -> None:
+    def __init__(self, partition: Partition, spec: PartitionSpec) -> None:  # noqa: PLR0915 - a record of the state
         self.partition = partition
         self.spec = spec
+        """The new specification. If it equals the specification in force, ``is_same`` is set, and ``before`` stays in force."""
         self.before = partition.spec
+        """The specification that was in force when the prepared objects were made."""
         self.is_same = self.is_applied = self.is_bound = self.is_reordered = False
         self.names: list[str] = []
+        """The partition's resource types once the new specification is in force."""
         self.capacity: Amounts = []
+        """The partition's capacity in the types of ``names``."""
         self.queues: list[tuple[Queue, QueueSpec, QueueSpec | None]] = []
+        """For each queue of the new specification: the queue itself, its new specification, and its present specification.
+
+        Parents come first. The present specification is given only for an existing queue for which nothing but limits changes.
+        For any other queue, the third value is None.
+        """
         self.paths: list[str] = []
+        """The paths of the queues in ``queues``, in the same order."""
         self.present: list[Queue | None] = []
+        """The queues in ``queues``, in the same order, with None for each queue that does not exist yet."""
         self.missing: list[Queue] = []
+        """The existing queues that the new specification does not have, and that will be drained."""
         self.bounds: dict[Queue, tuple[Bounds, Kept]] = {}
+        """The bounds of the usage and of the firm usage of each existing queue, and those of its limiters that have these bounds already."""
         self.firms: dict[Queue, Limiter] = {}
+        """New limiters of firm usage for existing queues without one."""
         self.measures: dict[Queue, tuple[Amounts, list[Scale]]] = {}
+        """For each existing queue, its measure and the scales computed from the measure."""
         self.below: dict[Queue, Amounts] = {}
+        """For an existing queue, the amounts that limit the queues below it."""
         self.used: set[Queue] = set()
+        """The queues of ``made`` that the event has added to the tree."""
         self.removed: list[Queue] = []
+        """The queues that the event has removed from the tree."""
         self.made: dict[int, Queue] = {}
+        """The queues to be added, by the identity of their specifications."""
 
     def make(self) -> Iterator[None]:
         """Make all prepared objects in pieces. Between two pieces, the caller may do other work, and this work may change the state."""
@@ -232,7 +239,9 @@ class Prepared:
 
 
 def _alike(before: QueueSpec, spec: QueueSpec) -> QueueSpec | None:
-    """Return ``before``, a queue's present specification, if `Queue.configure` with ``spec`` would only replace the specification of the queue.
+    """Return ``before``, a queue's present specification, if ``spec`` has the same properties and makes the queue the same kind.
+
+    The kind is parent or leaf.
 
     Otherwise return None.
     """

@@ -30,27 +30,9 @@ class QueueState(enum.StrEnum):
 
 
 class Queue:
-    """The state of one queue. Amounts are lists by type index. ``usage`` includes victims that are still terminating.
+    """The state of one queue. Amounts are lists by type index.
 
-    - ``firm_held`` is the part of usage and promises that belongs to firm asks. ``firm_waiting`` is the sum of the
-    requests of
-      waiting firm asks without a pledge. ``firm`` limits ``firm_held`` to the guarantee (J4).
-    - ``entry`` is the queue's current entry in its parent's heap. ``entry`` is None if no ask in the queue or below it is known
-      to be placeable. ``best`` is the highest priority of the placeable asks, as seen inside the queue. ``priority`` is this
-      priority as the parent sees it. Both ``best`` and ``priority`` may be too high until the queue comes to the top of the
-      heap, where they are corrected. They are never too low (design 6.4).
-    - ``measure`` has the amounts by which the usage of the queue's applications is divided to get shares. ``basis`` has the
-      amounts by which the queue's own usage is divided. The two differ only if shares are in proportion to weights (W5).
-      ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
-    - ``climb`` has a (queue, parent) pair for the queue and for each ancestor except the root. ``climb`` is used to update a
-      value on every level of the tree.
-    - ``above`` is the queue's parent, None if the parent is the root. Waiting asks are counted in queues that have a
-    limit or
-      siblings: for each class in ``pending``, and together in ``pending_asks``. The root has no limit and no siblings.
-      The root counts only the asks that wait in the root itself, and `waiting` adds the asks below it.
-    - ``lost`` is the sum of the amounts that the queue lost by external events, for the thrashing monitor (invariant
-    18). The
-      sum never falls.
+    - ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
     """
 
     __slots__ = (
@@ -101,9 +83,14 @@ class Queue:
         self.name = spec.name
         self.parent = parent
         self.above = parent if parent is not None and parent.parent is not None else None
+        """The queue's parent, None if the parent is the root."""
         self.climb: tuple[tuple[Queue, Queue], ...] = (
             () if parent is None else ((self, parent), *parent.climb)
         )
+        """A (queue, parent) pair for the queue and for each ancestor except the root.
+
+        ``climb`` is used to update a value on every level of the tree.
+        """
         self.path: str = spec.name if parent is None else f"{parent.path}.{spec.name}"
         self.number = number
         self.managed = True
@@ -111,25 +98,57 @@ class Queue:
         self.children: dict[str, Queue] = {}
         self.applications: dict[str, Application] = {}
         self.usage: Amounts = list(zeros)
+        """The sum of all allocations in the queue and below it, including victims that are still terminating."""
         self.promised: Amounts = list(zeros)
         self.releasing: Amounts = list(zeros)
         self.lost: Amounts = list(zeros)
+        """The sum of the amounts that the queue lost by external events, for the thrashing monitor (invariant 18).
+
+        The sum never falls.
+        """
         self.measure: Amounts = list(zeros)
+        """The amounts by which the usage of the queue's applications is divided to get shares."""
         self.basis: Amounts = self.measure
+        """The amounts by which the queue's own usage is divided to get its share.
+
+        These amounts differ from ``measure`` only if shares are in proportion to weights (W5).
+        """
         self.measure_scales = self.basis_scales = [NO_SCALE] * len(zeros)
         self.firm_held: Amounts = list(zeros)
+        """The part of usage and promises that belongs to firm asks."""
         self.firm_waiting: Amounts = list(zeros)
+        """The sum of the requests of waiting firm asks without a pledge."""
         self.pending: dict[AskClass, int] = {}
+        """The number of waiting asks of each class.
+
+        Asks are counted in queues that have a limit or siblings, by class here, and together in ``pending_asks``. The root has
+        neither a limit nor siblings. The root counts only the asks that wait in the root itself, and `waiting` adds the asks
+        below it.
+        """
         self.pending_asks = 0
         self.blocked_asks = 0
         self.pledges = 0
         self.limiter: Limiter | None = None
         self.firm: Limiter | None = None
+        """The limiter of ``firm_held``, whose limit is the guarantee (J4)."""
         self.heap: list[ChildEntry] = []
         self.live = 0
         self.entry: ChildEntry | None = None
+        """The queue's current entry in its parent's heap.
+
+        ``entry`` is None if no ask in the queue or below it is known to be placeable.
+        """
         self.priority = 0
+        """The value of ``best`` as the parent sees it (G5).
+
+        The value may be too high until the queue comes to the top of its parent's heap, where it is corrected. The value is never
+        too low (design 6.4).
+        """
         self.best = 0
+        """The highest priority of the placeable asks, as seen inside the queue.
+
+        Like ``priority``, this value may be too high, but is never too low.
+        """
         self.share = 0
         self.child_priorities: dict[int, int] = {}
         self.configure(spec)

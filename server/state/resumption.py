@@ -26,19 +26,6 @@ class Resumption:
     - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` have the objects that were not reported again yet.
       During the sync, an object in these tables may be removed, and a new object may get the name of the removed object.
       Therefore `still_there` checks that a name still belongs to the object in the table.
-    - ``announced`` has the nodes that were reported as draining, until the manager drains or enables them.
-    - ``unseen`` has the allocations that the manager reported as waiting asks, because the manager did not receive the
-      placements.
-    - ``unordered`` has the allocations that were being released or replaced, and that the manager now reports without a mark.
-    - ``withdrawn`` has the soft evictions that the core withdrew although the manager still reports their marks. ``withdrawn``
-      has the ids of their decisions, by the keys of the victims.
-    - ``unchecked`` has the nodes whose pledges may no longer fit. For each of these nodes, a flag says whether the node itself
-      changed.
-    - ``grown`` has the allocations that are new or larger, each with its earlier demand, for the timers of quota runs (Q7).
-    - ``vacated`` has the replacements whose placeholders ended during the sync. Their asks can be placed at the end of the
-      sync.
-    - ``timers`` has the timers that came due during the sync.
-    - ``keeps_quota`` says that the timers of quota runs continue (Q7).
     """
 
     __slots__ = (
@@ -63,14 +50,26 @@ class Resumption:
         self.asks: dict[str, Ask] = {}
         self.foreign: dict[str, Foreign] = {}
         self.announced: dict[str, None] = {}
+        """The nodes that were reported as draining, until the manager drains or enables them."""
         self.unseen: dict[str, Ask] = {}
+        """The allocations that the manager reported as waiting asks, because the manager did not receive the placements."""
         self.unordered: dict[str, Ask] = {}
+        """The allocations that were being released or replaced, and that the manager now reports without the mark of that order."""
         self.withdrawn: dict[str, str] = {}
+        """The soft evictions that the core withdrew although the manager still reports their marks: the id of the decision, by the key of the victim."""
         self.unchecked: dict[str, bool] = {}
+        """The nodes whose pledges may no longer fit. For each of these nodes, a flag says whether the node itself changed."""
         self.grown: dict[str, tuple[Ask, Demand]] = {}
+        """The allocations that are new or larger, each with its earlier demand, for the timers of quota runs (Q7)."""
         self.vacated: dict[str, Commitment] = {}
+        """The replacements whose placeholders ended during the sync.
+
+        The asks of these replacements can be placed at the end of the sync.
+        """
         self.timers: list[HeldTimer] = []
+        """The timers that came due during the sync."""
         self.keeps_quota = keeps_quota
+        """Whether the timers of quota runs continue (Q7)."""
 
     def check_later(self, node: "Node", *, changed: bool = False) -> None:
         """Record that the pledges on a node must be checked at the end of the sync, because they may no longer fit."""

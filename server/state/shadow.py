@@ -31,16 +31,14 @@ class ShadowPlacement(NamedTuple):
 
 
 class OpenShadowDecision(NamedTuple):
-    """An open decision of the shadow. Only the rounds of the shadow count the capacity as pledged and the victims as evicted.
-
-    ``victims`` has the key of each victim, with the rules that chose it. ``shrink`` has the amounts of a surplus reclaim (trim).
-    A surplus reclaim has no preemptor.
-    """
+    """An open decision of the shadow. Only the rounds of the shadow count the capacity as pledged and the victims as evicted."""
 
     policy: str
     places: tuple[ShadowPlacement, ...]
     victims: tuple[tuple[str, str], ...]
+    """The key of each victim, with the rules that chose it."""
     shrink: Shrink | None
+    """The amounts of a surplus reclaim (trim). A surplus reclaim has no preemptor."""
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -51,18 +49,7 @@ class OpenShadowDecision(NamedTuple):
 
 
 class Shadow:
-    """The memory of one shadow. ``live`` is the specification in force. ``spec`` is the specification with the shadow's settings.
-
-    - ``round`` is the state of the shadow's own rounds, with their pace.
-    - ``held`` has the open decisions of the shadow, each under the key of its first subject. ``checked`` is the open decision
-      that was last checked against the rules again. ``checked_ms`` is the instant of that check.
-    - ``records`` has the records by subject, with the oldest record first. ``forgotten`` is the number of records that were
-      dropped.
-    - ``sums`` has the totals of decisions by policy and side (live or shadow). ``told`` has the number of records for each kind
-      of difference between live decisions and decisions of the shadow.
-    - ``seen`` has the counters of the partition when the shadow last searched its open decisions for decisions that are no
-      longer possible. If the counters are still equal, no check is needed.
-    """
+    """The memory of one shadow."""
 
     __slots__ = (
         "checked",
@@ -87,9 +74,12 @@ class Shadow:
         The evictions that earlier live rounds ordered thus use up the budgets of the shadow too.
         """
         self.live = live
+        """The specification in force."""
         self.spec = spec
+        """The specification with the shadow's settings."""
         self.since_ms = since_ms
         self.round = Round()
+        """The state of the shadow's own rounds, with their pace."""
         self.round.tries = ShadowTries()
         self.round.began_ms = paced.began_ms
         self.round.arrivals = paced.arrivals
@@ -97,13 +87,24 @@ class Shadow:
             RoundReleases(one.began_ms, Counter(one.taken)) for one in paced.released
         ]
         self.held: dict[str, OpenShadowDecision] = {}
+        """The open decisions of the shadow, each under the key of its first subject."""
         self.records: dict[str, ShadowRecord] = {}
+        """The records by subject, with the oldest record first."""
         self.sums: dict[tuple[str, str], Sum] = {}
+        """The totals of decisions by policy and side (live or shadow)."""
         self.told: Counter[Difference] = Counter()
+        """The number of records for each kind of difference between live decisions and decisions of the shadow."""
         self.forgotten = 0
+        """The number of records that were dropped."""
         self.seen: tuple[int, ...] = ()
+        """The counters of the partition when the shadow last searched its open decisions for decisions that are no longer possible.
+
+        If the counters are still equal, no search is needed.
+        """
         self.checked = ""
+        """The key of the open decision that was last checked against the rules again."""
         self.checked_ms = since_ms
+        """The instant at which the decision in ``checked`` was checked."""
 
     def keep(self, record: ShadowRecord) -> None:
         """Keep a record as the latest record of its subject. Count the record in ``told`` unless it reports an end.

@@ -17,21 +17,20 @@ _Value = TypeVar("_Value")
 
 
 class Deficit(NamedTuple):
-    """The deficit of a queue in one type after the last claim of the queue was fulfilled.
-
-    ``left`` is the amount by which the queue was below its entitlement. ``entitled`` is the queue's entitlement at that time.
-    ``lost`` is the total amount that the queue had lost by external events until that time (`Queue.lost`).
-    """
+    """The deficit of a queue in one type after the last claim of the queue was fulfilled."""
 
     left: int
+    """The amount by which the queue was below its entitlement."""
     entitled: int
+    """The queue's entitlement when the claim was fulfilled."""
     lost: int
+    """The total amount that the queue had lost by external events when the claim was fulfilled (`Queue.lost`)."""
 
 
 class Strikes(NamedTuple):
     """The strikes of a pair of preemptor and victim: their number, and the instant of the last strike.
 
-    A strike is a claim that no external event explains.
+    A claim counts as a strike if it repeats an eviction of the pair and no external event explains the repetition.
     """
 
     number: int
@@ -41,19 +40,22 @@ class Strikes(NamedTuple):
 class ThrashingTables:
     """The tables of the thrashing monitor.
 
-    ``deficits`` has the deficits by queue and type. ``taken`` has, for each pair within one queue, the instant of the last
-    replacement (I2). ``strikes`` and ``frozen`` have the strikes and the freezes by pair. ``total`` is the number of times that
-    a pair was frozen.
+    A pair consists of a preemptor and a victim, each a queue or a template of asks.
     """
 
     __slots__ = ("deficits", "frozen", "strikes", "taken", "total")
 
     def __init__(self) -> None:
         self.deficits: dict[tuple[str, str], Deficit] = {}
+        """The deficits by queue and type."""
         self.taken: dict[Pair, int] = {}
+        """For each pair within one queue, the instant of the last replacement (I2)."""
         self.strikes: dict[Pair, Strikes] = {}
+        """The strikes of each pair."""
         self.frozen: dict[Pair, FrozenPair] = {}
+        """The freeze of each frozen pair, with the instant at which the freeze ends."""
         self.total = 0
+        """The number of times that a pair was frozen."""
 
     def active(self, now: int) -> frozenset[Pair]:
         """Return the pairs that are frozen at this instant."""
