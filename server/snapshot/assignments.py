@@ -18,27 +18,28 @@ BLOCK: Final = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberNodes:
-    """The nodes for one class of gang members, with a bound on the cost of the victims on each node.
-
-    ``order`` has the rows of the nodes. The first ``free_nodes`` nodes need no victims. The other nodes follow, the lowest
-    bound first. For the nodes that need victims, three lists have lower bounds, in the order of ``order``. ``priorities``
-    bounds the priority of the most important victim, ``gangs`` bounds the number of evicted gangs, and ``numbers`` bounds the
-    number of victims. ``allowed`` marks all nodes that could hold a member if no pod ran on them. ``rows`` are the allocations
-    that may be evicted, sorted by node. ``groups`` has one group for each node, with the rows of that node. ``found`` has, for
-    each node that needs victims, the index of its group; the nodes come in the order of ``order``. ``need`` has, for each
-    group, the amounts that must be freed.
-    """
+    """The nodes for one class of gang members, with a bound on the cost of the victims on each node."""
 
     order: list[int]
+    """The rows of the nodes: first the nodes that need no victims, then the other nodes, the lowest bound first."""
     free_nodes: int
+    """The number of nodes that need no victims."""
     priorities: list[int]
+    """For each node that needs victims, a lower bound on the priority of its most important victim, in the order of ``order``."""
     gangs: list[int]
+    """For each node that needs victims, a lower bound on the number of evicted gangs, in the order of ``order``."""
     numbers: list[int]
+    """For each node that needs victims, a lower bound on the number of victims, in the order of ``order``."""
     allowed: Mask
+    """A mask of all nodes that could hold a member if no pod ran on them."""
     rows: Array
+    """The rows of the allocations that may be evicted, sorted by node."""
     groups: cover.Groups
+    """The division of ``rows`` into one group for each node."""
     found: Array
+    """For each node that needs victims, the index of its group in ``groups``, in the order of ``order``."""
     need: Array
+    """For each group, the amounts that must be freed on its node."""
 
     def bound(self, place: int) -> tuple[int, int, int] | None:
         """Return the lower bounds (highest victim priority, gangs, victims) of the node at this index of ``order``.

@@ -2,9 +2,9 @@
 
 The arrays are never written to.
 
-The row number of a node or allocation stays the same as long as the node or allocation exists. Row numbers that are not in use
-may lie between other row numbers. No sort order depends on row numbers. The last sort key is always the number or key of the
-node or allocation.
+The row number of a node or allocation stays the same as long as the node or allocation exists. Between the rows that are in use,
+other rows may be empty. No sort order depends on row numbers: the last sort key is always the arrival number of the node or the
+key of the allocation.
 """
 
 from dataclasses import dataclass, field
@@ -64,26 +64,26 @@ def flags_of(spec: AskSpec) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeColumns:
-    """The columns of nodes, with one row for each node.
-
-    ``free`` is the capacity less usage, foreign pods and pledges. ``free`` may be negative.
-
-    ``releasing`` has the amounts that ordered releases will free. ``reserved`` has the amounts of the pledges that give way to
-    claims. ``open`` says whether the node takes placements. ``opened`` says whether all pods on the node are known, so that
-    asks that require this node by name can be placed there. ``held`` says whether a commitment has a pledge on the node.
-    ``numbers`` has the arrival number of each node. ``names`` has the rank of each node's id among all ids.
-    """
+    """The columns of nodes, with one row for each node."""
 
     ids: tuple[str, ...]
     numbers: Array
+    """The arrival number of each node."""
     capacity: Array
     free: Array
+    """The capacity less usage, foreign pods and pledges. The free amount may be negative."""
     releasing: Array
+    """The amounts that ordered releases will free."""
     reserved: Array
+    """The amounts of the pledges that give way to claims."""
     open: Mask
+    """A mask of the nodes that take placements."""
     opened: Mask
+    """A mask of the nodes whose pods are all known, so that asks that require such a node by name can be placed there."""
     held: Mask
+    """A mask of the nodes on which a commitment has a pledge."""
     names: Array
+    """The rank of each node's id among all ids."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,27 +116,31 @@ class HeldAmounts:
 class AllocationColumns:
     """The columns of running allocations, with one row for each allocation, without foreign pods.
 
-    ``leaves``, ``applications`` and ``gangs`` have the numbers of each allocation's queue, application and gang (0 without a
-    gang). ``nodes`` has the row of the node on which the allocation runs. ``demands`` has the amounts that are charged to the
-    allocation's queues. ``resources`` has the amounts that the allocation uses on its node, ports included, by type index.
-    ``standing`` marks rows that run and whose release is not ordered.
+    Foreign pods have no row.
     """
 
     keys: tuple[str, ...]
     application_ids: tuple[str, ...]
     specs: tuple[AskSpec | None, ...]
     demands: tuple[Demand, ...]
+    """The amounts that are charged to the allocation's queues."""
     alive: Mask
     standing: Mask
+    """A mask of rows that run and whose release is not ordered."""
     nodes: Array
+    """The row of the node on which the allocation runs."""
     leaves: Array
+    """The number of the queue of each allocation."""
     applications: Array
+    """The number of the application of each allocation."""
     priorities: Array
     flags: Array
     created_ms: Array
     started_ms: Array
     gangs: Array
+    """The number of the gang of each allocation, 0 without a gang."""
     resources: Array
+    """The amounts that the allocation uses on its node, ports included, by type index."""
     sorted: dict[str, Any] = field(default_factory=dict)
     """The cache of results that were computed once. Only this class writes to it."""
 
@@ -198,7 +202,7 @@ class AllocationColumns:
         return HeldAmounts(self.resources.take(rows, axis=0)[:, types])
 
     def gangs_without(self, standing: Mask) -> frozenset[tuple[int, str]]:
-        """Return the gangs that have members that are not standing, as (application number, gang key) pairs."""
+        """Return the gangs that have a member that is not standing, as (application number, gang key) pairs."""
         rows = np.flatnonzero(self.alive & ~standing & (self.flags & GANG > 0)).tolist()
         pairs = ((int(self.applications[row]), self.specs[row]) for row in rows)
         return frozenset((number, spec.gang_key) for number, spec in pairs if spec is not None)

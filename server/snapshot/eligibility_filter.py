@@ -35,21 +35,20 @@ PASSED: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class LeafEligibility:
-    """The eligibility of all allocations of one leaf as victims for one class of asks.
-
-    ``spared`` is the number of a rule that protects all allocations of the leaf, or 0 if no rule protects all of them. ``most``
-    is the largest amount that one victim may hold, by type. ``useful`` marks the types for which an eviction helps (G4).
-    ``priority`` is the highest priority that a victim may have (G5). ``since_ms`` is the latest instant at which a victim may
-    have started (V4). ``inside`` marks the types whose deciding queue contains the leaf (G2). ``inside`` is empty if no type
-    has such a deciding queue.
-    """
+    """The eligibility of all allocations of one leaf as victims for one class of asks."""
 
     spared: int = 0
+    """The number of a rule that protects all allocations of the leaf, or 0 if no rule protects all of them."""
     most: tuple[int, ...] = ()
+    """The largest amount that one victim may hold, by type."""
     useful: tuple[bool, ...] = ()
+    """The types for which an eviction helps (G4)."""
     priority: int = UNLIMITED
+    """The highest priority that a victim may have (G5)."""
     since_ms: int = UNLIMITED
+    """The latest instant at which a victim may have started (V4)."""
     inside: tuple[bool, ...] = ()
+    """The types whose deciding queue contains the leaf (G2). Empty if no type has such a deciding queue."""
 
 
 class Codes(NamedTuple):
@@ -57,7 +56,7 @@ class Codes(NamedTuple):
 
     The caller chooses these numbers.
 
-    If several rules protect a row, the row gets the rule that `_judged` writes last.
+    If several rules protect a row, the row gets the number of the rule that `_judged` applies last.
     """
 
     gone: int
@@ -92,17 +91,15 @@ class FilteredRows(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The rules that protect rows of any leaf: the numbers of these rules, and the rows that each rule protects.
-
-    ``needed`` has the types that the ask requests. A row with one of the flags in ``firm`` is protected as firm (J4).
-    ``barred`` has masks of further protected rows, each with the number of its rule. If several masks mark a row, the last of
-    these masks applies.
-    """
+    """The rules that protect rows of any leaf: the numbers of these rules, and the rows that each rule protects."""
 
     codes: Codes
     needed: tuple[int, ...]
+    """The types that the ask requests."""
     firm: int
+    """The flags that make a row firm. A row with one of these flags is protected (J4)."""
     barred: tuple[tuple[Mask | None, int], ...] = ()
+    """Masks of more protected rows, each with the number of its rule. If several masks mark a row, the last of these masks applies."""
 
 
 def filter_rows(
@@ -113,8 +110,8 @@ def filter_rows(
 ) -> FilteredRows:
     """Return the filter's result for all rows.
 
-    The keys of ``eligibility`` are leaf numbers. Rows of leaves that are not in ``eligibility`` get the number of the rule for
-    allocations that are gone.
+    The keys of ``eligibility`` are leaf numbers. Rows of leaves that are not in ``eligibility`` get the number `Codes.gone`, the
+    rule for allocations that do not run.
     """
     leaves, at = columns.leaf_places()
     found = _judged(columns, standing, eligibility, rules, slice(None))
@@ -299,15 +296,15 @@ def _sorted(most: cover.Excess, names: Array) -> list[int]:
 class VictimNodes:
     """The nodes on which victims could free enough, with the rows on each node that passed the filter.
 
-    ``order`` has the nodes that could free enough, the node with the best bound first. ``places`` has all nodes with rows that
-    passed the filter, in ascending order. ``starts`` has, for each node in ``places``, the index in ``passed`` at which its
-    rows begin. The last value of ``starts`` is the number of rows. The rows and bounds of a node are read only on request,
-    because a claim needs them for few nodes.
+    The rows and bounds of a node are read only on request, because a claim needs them for few nodes.
     """
 
     order: list[int]
+    """The nodes that could free enough, the node with the best bound first."""
     places: Array
+    """All nodes with rows that passed the filter, in ascending order."""
     starts: Array
+    """For each node in ``places``, the index in ``passed`` at which its rows begin. One more value at the end is the number of rows."""
     passed: Array
     ranked: cover.Bounds | None = None
 

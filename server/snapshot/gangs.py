@@ -23,7 +23,9 @@ def members(columns: AllocationColumns, standing: Mask, number: int) -> list[int
 
 
 def needed(columns: AllocationColumns, standing: Mask) -> Mask | None:
-    """Return a mask of the standing members of gangs that cannot lose a member: of these gangs, every standing member is needed.
+    """Return a mask of the standing members of all gangs that have exactly their minimum of standing members.
+
+    Such a gang would be broken by the loss of one member.
 
     Return None if no gang has standing members.
     """
@@ -55,7 +57,8 @@ def _least(columns: AllocationColumns) -> dict[int, int]:
     """Return, by gang number, the minimum number of members.
 
     The minimum is read from the first standing row of the gang, or from its first row if it has no standing row. A row that is
-    not standing may still have the minimum of the time when its eviction was ordered (J12). The result is cached.
+    not standing may have an outdated minimum, because the minimum may have changed after the row's eviction was ordered (J12).
+    The result is cached.
     """
     known = columns.sorted.get("gangs")
     if known is None:

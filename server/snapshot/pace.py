@@ -1,4 +1,7 @@
-"""The record of the amounts that rounds of claims have released so far, in the form that policies read (P5)."""
+"""The amounts that rounds of claims have released so far, in the form that policies read (P5).
+
+A round releases the amounts of the victims that it evicts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,19 +27,17 @@ OverUse = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The times and the released amounts of rounds of claims.
-
-    ``began_ms`` is the instant at which the last round of claims began. ``began_ms`` is None if no round has begun since the
-    core started.
-
-    ``decided`` says whether that round has made a decision with victims. ``taken`` has the amounts that this round and the
-    earlier rounds within `pace.window` released. The amounts of the kind LOSS are an exception: ``taken`` has only those of the
-    last round (P9).
-    """
+    """The times and the released amounts of rounds of claims."""
 
     began_ms: int | None = None
+    """The instant at which the last round of claims began, None if no round has begun since the core started."""
     decided: bool = False
+    """Whether the last round of claims has made a decision with victims."""
     taken: Taken = field(default_factory=dict)
+    """The amounts that the last round and the earlier rounds within `pace.window` released.
+
+    Of the kind LOSS, only the amounts of the last round are included (P9).
+    """
 
 
 AT_REST: Final = Pace()

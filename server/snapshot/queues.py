@@ -18,29 +18,31 @@ NO_PATH: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """The limits, usage and open promises of a queue. ``number`` is the number of the queue in the columns.
-
-    ``releasing`` is the part of ``usage`` that ordered releases will free. ``promised`` has the amounts that open commitments
-    will add (C2). ``reserved`` is the part of ``promised`` that gives way to claims, such as reservations. A missing guarantee
-    is 0, and a missing maximum is None. ``deserved`` is the deserved share of a leaf if the partition shares by plain weights
-    (W2), and None otherwise. ``spec`` has the weight and the properties.
-    """
+    """The limits, usage and open promises of a queue."""
 
     path: str
     parent: str
     number: int
+    """The number of the queue in the columns."""
     leaf: bool
     managed: bool
     stopped: bool
     guaranteed: FrozenAmounts
+    """The guarantee. A missing guarantee is 0."""
     max: Bounds
+    """The maximum, None for a type without a maximum."""
     deserved: Bounds | None
+    """The deserved share of a leaf if the partition shares by plain weights (W2), and None otherwise."""
     usage: FrozenAmounts
     releasing: FrozenAmounts
+    """The part of ``usage`` that ordered releases will free."""
     promised: FrozenAmounts
+    """The amounts that open commitments will add (C2)."""
     reserved: FrozenAmounts
+    """The part of ``promised`` that gives way to claims, such as reservations."""
     commitments: int
     spec: QueueSpec
+    """The specification of the queue, with its weight and its properties."""
 
     @property
     def is_limited(self) -> bool:

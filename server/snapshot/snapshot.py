@@ -26,50 +26,53 @@ from server.snapshot.waiting import FirmUse, OpenCommitment, WaitingAsk, Waiting
 class Snapshot:
     """A snapshot of one partition.
 
-    ``types`` names the resource types by index. ``ports`` marks the types that are counted on nodes and not in queues.
-
-    ``waiting`` has the asks for which the caller requested the snapshot. ``claims`` has the asks that may claim. ``daemons``
-    has the asks that require a node and for which pods may be evicted there. ``gangs`` has the gangs that wait for capacity for
-    all their members together. ``replacing`` has the asks that may replace pods of their own queue. ``firm`` has the amounts
-    that firm asks hold and request, by queue path, if the partition has classes (J4). ``leaf_paths`` gives the path of a leaf
-    by its number in the columns. ``disruptions`` says how many pods of each disruption group may be evicted now, after the open
-    decisions. ``pace`` says when the last round of claims began, and how much rounds have released (P5). ``runs`` has the
-    queues of open quota runs, each with the instant at which the run began. ``frozen`` has the pairs of preemptor and leaf that
-    the thrashing monitor stopped (invariant 18).
-
-    ``node_count`` is the number of all registered nodes, including nodes that take no placements. ``capacity`` is the sum of
-    the capacity of all these nodes. ``pending``, ``total`` and ``whole`` are set only if the partition is shared in proportion
-    to weights. ``pending`` has, for each leaf, the amounts that its waiting asks request in addition to its usage. ``total`` is
-    the amount that is divided among the queues (W1, W2). ``whole`` is the amount that would be divided if drained nodes were
-    included (W3).
+    ``pending``, ``total`` and ``whole`` are set only if the partition is shared in proportion to weights.
     """
 
     partition: str
     now: int
     types: tuple[str, ...]
+    """The names of the resource types, by index."""
     ports: tuple[bool, ...]
+    """Whether each type is a host port, which is counted on nodes and not in queues."""
     nodes: NodeColumns
     allocations: AllocationColumns
     queues: Mapping[str, QueueFacts]
     leaf_paths: Mapping[int, str]
+    """The path of each leaf, by its number in the columns."""
     waiting: tuple[WaitingAsk, ...]
+    """The asks for which the caller requested the snapshot."""
     claims: tuple[WaitingAsk, ...]
+    """The asks that may claim."""
     daemons: tuple[WaitingAsk, ...]
+    """The asks that require a node and for which pods may be evicted there."""
     settings: PreemptionSettings
     disruptions: Mapping[str, int]
+    """How many pods of each disruption group may be evicted now, after the open decisions."""
     commitments: tuple[OpenCommitment, ...]
     sort: NodeRanking
     node_count: int
+    """The number of all registered nodes, including nodes that take no placements."""
     capacity: FrozenAmounts
+    """The sum of the capacity of all registered nodes."""
     runs: Mapping[str, int] = field(default_factory=dict)
+    """The queues of open quota runs, each with the instant at which the run began."""
     pace: Pace = AT_REST
+    """The instant at which the last round of claims began, and the amounts that rounds have released (P5)."""
     gangs: tuple[WaitingGang, ...] = ()
+    """The gangs that wait for capacity for all their members together."""
     replacing: tuple[WaitingAsk, ...] = ()
+    """The asks that may replace pods of their own queue."""
     firm: Mapping[str, FirmUse] = field(default_factory=dict)
+    """The amounts that firm asks hold and request, by queue path, if the partition has classes (J4)."""
     pending: Mapping[str, FrozenAmounts] = field(default_factory=dict)
+    """For each leaf, the amounts that its waiting asks request in addition to its usage."""
     total: FrozenAmounts = ()
+    """The amount that is divided among the queues (W1, W2)."""
     whole: FrozenAmounts = ()
+    """The amount that would be divided if drained nodes were included (W3)."""
     frozen: frozenset[Pair] = frozenset()
+    """The pairs of preemptor and leaf for which the thrashing monitor stopped claims (invariant 18)."""
     paths: dict[str, tuple[QueueFacts, ...]] = field(init=False, default_factory=dict, repr=False)
     """A cache of the results of `path_up`, which the rules call for each ask and each victim."""
 

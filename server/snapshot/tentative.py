@@ -1,4 +1,4 @@
-"""A tentative assignment of asks to nodes: which asks fit now, and which amounts the best nodes lack for the other asks."""
+"""A tentative assignment of asks to nodes: the asks that fit now, and the amounts that nodes lack for the asks that do not fit."""
 
 from collections.abc import Iterable
 
@@ -15,10 +15,11 @@ from server.snapshot.waiting import ClassFacts
 class Tentative:
     """The free capacity of nodes under a tentative assignment. The snapshot and the Trial on which the assignment is based never change.
 
-    An ask that is placed uses free capacity of its node. If an ask fits on no node, the method `owe` charges the ask to the node that
-    lacks least for it. The evictions of the Trial's plans (``evicted``) count as done. The free capacity of a node becomes negative if
-    more is charged to the node than is free. The amount below zero is the amount that the node lacks for all asks that are charged to
-    it, after the evictions of the plans.
+    An ask that is placed uses free capacity of its node. If an ask fits on no node, the method `owe` subtracts its request from
+    the free capacity of the node that lacks least for the ask: the ask is *charged* to this node. The evictions of the Trial's
+    plans (``evicted``) count as done. The free capacity of a node thus becomes negative if asks were charged to it that do not
+    fit. The amount below zero is the amount that the node lacks for all asks that are charged to it, after the evictions of the
+    plans.
     """
 
     def __init__(

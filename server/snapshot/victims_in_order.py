@@ -42,15 +42,14 @@ made.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """A list of candidates.
-
-    ``places`` has their places in the order, and ``homes`` the indexes of their leaves in `Running.leaves`. ``sizes`` has one
-    line of amounts for each column.
-    """
+    """A list of candidates."""
 
     places: Array
+    """The places of the candidates in the order."""
     homes: Array
+    """The index of each candidate's leaf in `Running.leaves`."""
     sizes: Array
+    """The amounts of the candidates: one line for each column, with one amount for each candidate."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -58,7 +57,9 @@ class Lot:
     def takeable(
         self, start: int, most: int, wanted: Sequence[int], limit: Sequence[int]
     ) -> tuple[int, list[int]]:
-        """Return how many candidates from index ``start`` on can be taken before one must be left out, and the sum of the taken candidates by column.
+        """Return how many candidates from index ``start`` on can be taken before one must be left out.
+
+        Also return the sum of the taken candidates by column.
 
         The number is at most ``most``.
         """
@@ -88,24 +89,26 @@ class Lot:
 class Running:
     """The allocations of ``leaves``, sorted with the least important first.
 
-    Every array except ``sizes`` has one item for each place. ``rows`` has the row of each allocation in the snapshot. ``homes``
-    has, for each allocation, the index of its leaf in ``leaves``. ``barred`` has the number of the first reason that excludes
-    the allocation, or CANDIDATE if no reason excludes it. ``sizes`` has one line for each column of amounts, and in the line
-    one amount for each place. ``useful`` marks the allocations that hold a positive amount of a wanted type. ``ranks`` is the
-    first sort key (see `rank`). ``tails`` has the sort keys after the first: by default the age, or the keys that the partition
-    configures instead.
+    Every array except ``sizes`` has one item for each place.
     """
 
     leaves: tuple[str, ...]
     columns: AllocationColumns
     keys: list[str]
     rows: Array
+    """The row of each allocation in the snapshot."""
     homes: Array
+    """For each allocation, the index of its leaf in ``leaves``."""
     ranks: Array
+    """The first sort key (see `rank`)."""
     tails: tuple[Array, ...]
+    """The sort keys after the first: by default the age, or the keys that the partition configures instead."""
     barred: Array
+    """The number of the first reason that excludes the allocation, or CANDIDATE if no reason excludes it."""
     useful: Mask
+    """A mask of the allocations that hold a positive amount of a wanted type."""
     sizes: Array
+    """The amounts of the allocations: one line for each column, with one amount for each place."""
 
     # Candidates -----------------------------------------------------------------------------------
 
@@ -296,20 +299,23 @@ class Running:
 
 
 class VictimQuery(NamedTuple):
-    """The parameters of `running`, which sorts the running allocations of ``leaves``.
-
-    ``types`` has the type index of each column of sizes. The first ``wanted`` of these types are the types that a quota run has
-    to free. ``bars`` is a list of flags. An allocation is excluded by the first of these flags that it has. The index of that
-    flag in ``bars`` is the number of the reason. An allocation without any of these flags is excluded if it holds none of the
-    wanted types; this reason has the number ``len(bars)``. ``further`` returns, for a row, the values of the sort keys after
-    the first key. If ``further`` is None, younger allocations come first.
-    """
+    """The parameters of `running`, which sorts the running allocations of ``leaves``."""
 
     leaves: Sequence[str]
     types: Sequence[int]
+    """The type index of each column of sizes. The first ``wanted`` of these types are the types that a quota run has to free."""
     wanted: int
     bars: Sequence[int]
+    """The flags that exclude an allocation.
+
+    The number of the reason is the index of the first of these flags that the allocation has. An allocation without any of these
+    flags is excluded if it holds none of the wanted types. This reason has the number ``len(bars)``.
+    """
     further: Callable[[int], tuple[int | str, ...]] | None = None
+    """A function that returns, for a row, the values of the sort keys after the first key.
+
+    If ``further`` is None, younger allocations come first.
+    """
 
 
 def running(snapshot: Snapshot, standing: Mask, asked: VictimQuery) -> Running:
@@ -383,10 +389,10 @@ def _ranks(priorities: Array, flags: Array) -> Array:
 
 
 def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
-    """Sort the places of allocations with equal sort keys by allocation key.
+    """Sort allocations whose sort keys are equal by the allocation key, in both given lists.
 
-    ``stretches`` has the (start, stop) indexes of each stretch of equal sort keys. ``keys`` has the allocation keys, in the order
-    of ``places``. The function sorts each stretch of both lists in place.
+    ``places`` are the places of the allocations, and ``keys`` their allocation keys in the same order. ``stretches`` has the
+    (start, stop) indexes of each series of neighbours with equal sort keys. Each series is sorted in place.
     """
     for start, stop in stretches:
         line = sorted(zip(keys[start:stop], places[start:stop].tolist(), strict=True))

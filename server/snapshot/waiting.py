@@ -11,17 +11,15 @@ from server.model.reasons import Code
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassFacts:
-    """An equivalence class of asks: the demand and the constraint that its asks have in common.
-
-    ``allowed`` marks the node rows that the constraint allows.
-
-    ``demand`` has the amounts that are charged to queues. ``node_demand`` also has the ports, which only nodes count.
-    """
+    """An equivalence class of asks: the demand and the constraint that its asks have in common."""
 
     number: int
     demand: Demand
+    """The amounts that are charged to queues."""
     node_demand: Demand
+    """The amounts of ``demand``, and the host ports, which only nodes count."""
     allowed: Mask
+    """A mask of the node rows that the constraint allows."""
     gang_class: GangClass | None = None
     """The class of the ask's pods, None in a partition without classes (J4)."""
 
@@ -42,11 +40,8 @@ class ClassFacts:
 class WaitingAsk(NamedTuple):
     """A waiting ask.
 
-    ``code`` says why the ask waits. With the code NO_NODE, the ask's limits have headroom, but no node can take the ask.
-
-    ``within_limits`` says whether the limits of the ask's user and group have headroom. The headroom of queues is not stored
-    here, because each plan changes it. The snapshot or the Trial returns the headroom of queues. ``missed`` is the number of
-    complete scheduling cycles that left the ask waiting (P2). ``gang`` marks a member of a gang of several members.
+    The headroom of queues is not stored here, because each plan changes it. The snapshot or the Trial returns the headroom of
+    queues.
     """
 
     key: str
@@ -58,9 +53,12 @@ class WaitingAsk(NamedTuple):
     pending_since: int
     arrival: int
     code: Code
+    """The reason why the ask waits. With the code NO_NODE, the ask's limits have headroom, but no node can take the ask."""
     within_limits: bool
+    """Whether the limits of the ask's user and group have headroom."""
     reserved: bool
     missed: int = 0
+    """The number of complete scheduling cycles that left the ask waiting (P2)."""
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -90,19 +88,18 @@ class WaitingGang:
     """A gang whose members wait together.
 
     All members get capacity at once, or no member does (J1).
-
-    ``members`` has the waiting members in the order in which policies plan for them (J8): by priority, age and key. ``placed``
-    is the number of members that already run. ``number`` is the gang's number in the columns, 0 for an ask that counts as a
-    gang of one member. ``within_limits`` says whether the limits of the gang's user and group have headroom for all members
-    together.
     """
 
     key: str
     number: int
+    """The gang's number in the columns, 0 for an ask that counts as a gang of one member."""
     members: tuple[WaitingAsk, ...]
+    """The waiting members in the order in which policies plan for them (J8): by priority, age and key."""
     placed: int
+    """The number of members that already run."""
     size: int
     within_limits: bool
+    """Whether the limits of the gang's user and group have headroom for all members together."""
 
     @property
     def leaf(self) -> str:
@@ -121,25 +118,27 @@ class WaitingGang:
 
     @property
     def priority(self) -> int:
-        """Return the priority with which the gang is compared with victims: the priority of its least important member (J7)."""
+        """Return the priority with which the gang is compared with victims: the lowest priority of its waiting members (J7).
+
+        The order of placement uses the highest priority instead (`Gang.priority`).
+        """
         return min(one.spec.priority for one in self.members)
 
     @property
     def gathered(self) -> bool:
-        """Return whether the waiting and the placed members together are as many as the gang's size requires."""
+        """Return whether the waiting and the placed members together are at least as many as the gang's size."""
         return len(self.members) + self.placed >= self.size
 
 
 class FirmUse(NamedTuple):
-    """The amounts of firm pods in a queue, by type index (J4).
-
-    ``held`` has the amounts that firm pods hold. ``requested`` has, in addition, the amounts that waiting firm asks request. ``reserved`` has the
-    amounts that reservations keep for firm asks.
-    """
+    """The amounts of firm pods in a queue, by type index (J4)."""
 
     held: tuple[int, ...]
+    """The amounts that firm pods hold."""
     requested: tuple[int, ...]
+    """The sum of ``held`` and the requests of waiting firm asks."""
     reserved: tuple[int, ...] = ()
+    """The amounts that reservations keep for firm asks."""
 
 
 class OpenCommitment(NamedTuple):
