@@ -78,9 +78,9 @@ def _shares(settings: PreemptionSettings) -> dict[str, int]:
 
 
 def amounts(snapshot: Snapshot, plan: Plan) -> Counter[tuple[str, str, int]]:
-    """Return the amounts by which the plan's victims use up the budgets.
+    """Return the amounts that the plan's victims take from each budget, by kind, name and resource type.
 
-    There are budgets of the partition, of the victims' leaves and of their applications.
+    A victim takes from three budgets: that of the partition, that of the victim's leaf, and that of the victim's application.
 
     If the partition has a natural termination factor, the result also has, for each queue, the amounts that the queue loses to
     other queues.

@@ -116,9 +116,7 @@ class Rule(enum.StrEnum):
     FIRM = "firm"
     """The candidate is firm: protection level 2 (V3)."""
     UNTOUCHABLE = "untouchable"
-    """The candidate is untouchable (protection level 3), has a system PriorityClass, or was vetoed so recently that the back-off
-    has not ended (V3).
-    """
+    """The candidate is untouchable (protection level 3), has a system PriorityClass, or was vetoed so recently that the back-off has not ended (V3)."""
     MIN_RUNTIME = "min-runtime"
     """The candidate has run for less than its queue's `preemption.minruntime` (V4)."""
     BUDGET = "disruption-budget"
@@ -190,12 +188,14 @@ class PlannedPledge:
 
 
 class Release(NamedTuple):
-    """An allocation to evict. ``row`` is its row in the snapshot. ``because`` says by which rule the allocation was chosen."""
+    """An allocation to evict."""
 
     row: int
+    """The allocation's row in the snapshot."""
     key: str
     leaf: str
     because: str
+    """The rule by which the allocation was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,22 +210,21 @@ class ProtectedCandidates:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan. Either all of its releases and pledges are carried out, or none of them.
-
-    ``levels`` has the amounts of queues that explain the plan to users. A quota run or surplus reclaim has no pledges, and its
-    amounts are in ``shrink``. ``spared`` has the candidates that rules protected. ``replans`` is the id of the open decision
-    that the plan continues, or "" if the plan makes a new decision. ``ranking`` has the order in which candidates were
-    considered. A plan without victims has no ranking.
-    """
+    """A plan. Either all of its releases and pledges are carried out, or none of them."""
 
     policy: str
     pledges: tuple[PlannedPledge, ...]
     releases: tuple[Release, ...] = ()
     spared: tuple[ProtectedCandidates, ...] = ()
+    """The candidates that rules protected."""
     levels: tuple[Level, ...] = ()
+    """The amounts of queues that explain the plan to users."""
     shrink: Shrink | None = None
+    """The amounts of a quota run or surplus reclaim, and None for other plans. A quota run or surplus reclaim has no pledges."""
     replans: str = ""
+    """The id of the open decision that the plan continues, or "" if the plan makes a new decision."""
     ranking: Ranking | None = None
+    """The order in which candidates were considered. A plan without victims has no ranking."""
 
     @cached_property
     def facts(self) -> PolicyFacts:
@@ -240,21 +239,21 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why an intent gets no plan, or why a plan is not applied.
-
-    ``final`` says that no later intent of the same policy can get a plan. ``node_id`` is the node that lacks the least for the
-    ask. ``missing`` has the amounts that this node lacks, by type index. ``spared`` has the candidates that rules protected.
-    For a quota run without victims, ``shrink`` has the amounts of the run.
-    """
+    """The reason why an intent gets no plan, or why a plan is not applied."""
 
     rule: Rule
     because: str
     final: bool = False
+    """Whether no later intent of the same policy can get a plan."""
     node_id: str = ""
+    """The node that lacks the least for the ask."""
     missing: tuple[tuple[int, int], ...] = ()
+    """The amounts that the node ``node_id`` lacks, by type index."""
     spared: tuple[ProtectedCandidates, ...] = ()
+    """The candidates that rules protected."""
     levels: tuple[Level, ...] = ()
     shrink: Shrink | None = None
+    """The amounts of a quota run without victims, and None for other intents."""
 
 
 class PlanMaker(Protocol):

@@ -23,20 +23,20 @@ Families = list[list[tuple[int, int]]]
 
 
 class Share(NamedTuple):
-    """The share of one queue, by type index.
-
-    ``demand`` is the amount that the queue uses and requests. ``cap`` is the largest amount that the queue may have, None if
-    there is no limit. ``floor`` is the smallest amount that the queue gets. ``deserved`` is the queue's part by weight, and
-    ``entitled`` is the amount up to which the queue may claim. ``contended`` says whether the queue and its siblings request
-    more than their parent's share.
-    """
+    """The share of one queue, by type index."""
 
     demand: FrozenAmounts
+    """The amount that the queue uses and requests."""
     cap: Bounds
+    """The largest amount that the queue may have, None if there is no limit."""
     floor: FrozenAmounts
+    """The smallest amount that the queue gets."""
     deserved: FrozenAmounts
+    """The queue's part by weight."""
     entitled: FrozenAmounts
+    """The amount up to which the queue may claim."""
     contended: tuple[bool, ...]
+    """Whether the queue and its siblings request more than their parent's share."""
 
 
 class ShareLevel(StrEnum):
@@ -48,14 +48,13 @@ class ShareLevel(StrEnum):
 
 
 class QueueStanding(NamedTuple):
-    """A queue's usage compared with its share, by type index: over, even or under, and the reported amounts (W4, W5).
-
-    ``preempting`` is the part of the deserved share that siblings use. ``allocated`` is the rest of the deserved share.
-    """
+    """A queue's usage compared with its share, by type index: over, even or under, and the reported amounts (W4, W5)."""
 
     sides: tuple[ShareLevel, ...]
     allocated: FrozenAmounts
+    """The deserved share less ``preempting``."""
     preempting: FrozenAmounts
+    """The part of the deserved share that siblings use."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

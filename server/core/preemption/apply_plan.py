@@ -38,14 +38,12 @@ _MANAGER: Final = attrgetter("rm_id")
 
 
 class Written(NamedTuple):
-    """The result of applying a plan.
-
-    ``decisions`` has the decisions to report, each followed by the releases of its victims. ``expiring`` has a pair for each
-    decision that expires: the instant of its expiry and its id.
-    """
+    """The result of applying a plan."""
 
     decisions: list[Decision]
+    """The decisions to report, each followed by the releases of its victims."""
     expiring: list[tuple[int, str]]
+    """A pair for each decision that expires: the instant of its expiry and its id."""
 
 
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:

@@ -2,7 +2,7 @@
 
 An ask may use the capacity that a reservation of a lower priority keeps. This is not enough for an ask that fits into no node's
 free capacity even without reservations. While such an ask has no reservation itself, smaller asks of its priority use all
-capacity that becomes free. Therefore such an ask may take a reservation over, under these rules:
+capacity that becomes free. To get a node nevertheless, such an ask may take a reservation over. These rules apply:
 
 1. The ask's priority is higher than the owner's priority, as their lowest common queue sees both. Between equal priorities
    there is no takeover, because two asks could exchange a node forever.

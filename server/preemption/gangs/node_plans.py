@@ -195,7 +195,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """Bounds for the nodes of one `MemberNodes` that are closer than the bounds in that object.
+    """Lower bounds on the number of victims on the nodes of one `MemberNodes`. They are higher than the bounds in that object.
 
     These bounds stay valid until a placement makes another queue protect candidates (see `holds`).
     """
@@ -230,7 +230,7 @@ class Closer:
 
 
 def _passable(assignment: TentativeAssignment) -> tuple[Mask, frozenset[str]]:
-    """Return the rows that might be skipped on their nodes, and the queues that protect no candidate now."""
+    """Return a mask of the rows that might be skipped on their nodes, and the queues that protect no candidate now."""
     trial = assignment.trial
     columns = trial.snapshot.allocations
     barring: list[int] = []

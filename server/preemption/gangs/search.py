@@ -53,10 +53,7 @@ class GangAnswer(NamedTuple):
     """The result of a search: a whole plan, or the reason why there is none.
 
     A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan, ``member``
-    is the member that gets no node, and ``row`` is the row of the node that lacks least for that member. ``lacks`` has the
-    amounts that are missing on that node, by type. ``full`` has the queues whose maximum has too little headroom, each with a
-    type index (J4). ``unowed`` says that evictions in other queues could free the missing amounts, but that the gang's queue is
-    not entitled to these amounts.
+    is the member that gets no node, and ``row`` is the row of the node that lacks least for that member.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
@@ -64,8 +61,11 @@ class GangAnswer(NamedTuple):
     member: WaitingAsk | None = None
     row: int = -1
     lacks: tuple[int, ...] = ()
+    """The amounts that are missing on the node ``row``, by type."""
     full: tuple[tuple[str, int], ...] = ()
+    """The queues whose maximum has too little headroom, each with a type index (J4)."""
     unowed: bool = False
+    """Whether evictions in other queues could free the missing amounts, but the gang's queue is not entitled to these amounts."""
 
     @property
     def found(self) -> bool:
@@ -194,11 +194,13 @@ class GangSearch:
 
 
 class _Entry(NamedTuple):
-    """The entry of a node for a class of members. Its key was computed at ``version``, or is only a bound (UNJUDGED)."""
+    """A node on the heap of a class of members."""
 
     key: NodeKey
+    """The key by which nodes are compared: the key of the verdict, or only a lower bound on it if ``version`` is UNJUDGED."""
     node: int
     version: int
+    """The number of members that were placed when the node was judged, or UNJUDGED."""
     units: tuple[Unit, ...]
 
 
@@ -241,7 +243,9 @@ class Attempt:
         return MemberAssignment(member, best.node, best.units)
 
     def _offer_again(self, best: _Entry) -> None:
-        """Have nodes judged again that a placement improved, or on which a candidate may be protected since the placement.
+        """Discard the verdicts on nodes that a placement improved, or on which a candidate may be protected since the placement.
+
+        These nodes are judged again.
 
         A placement improves the nodes that victims leave. If more may now be taken from other queues, the placement improves all
         nodes (J7).
@@ -406,12 +410,14 @@ class _Line:
             self._push(_Entry((NO_VICTIMS, 0, 0, self._name(node)), node, UNJUDGED, ()))
 
     def doubt(self, ties: Ties, touched: Ties) -> None:
-        """Have nodes judged again if their verdicts depend on allocations with these ties.
+        """Discard verdicts that may be wrong now, because they depend on allocations with these ties.
 
-        One of these allocations may be protected now, and another choice of allocations may suffice. A gang among the victims
-        has members on several nodes, so that every tie in ``touched`` may protect the gang. On a node whose candidates did not
-        suffice, one candidate may have prevented the eviction of other candidates. If that candidate is protected now, the other
-        candidates may suffice.
+        The nodes are then judged again.
+
+        An allocation with one of the ties ``ties`` may be protected now, so that a verdict has to choose other victims. A gang
+        that is evicted whole has members on several nodes. For such a gang, all ties in ``touched`` count. A verdict that a
+        node's candidates do not suffice may be wrong, too: the taking of one candidate may have protected others. If that
+        candidate is protected now, these others may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):

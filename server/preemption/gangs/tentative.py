@@ -331,8 +331,9 @@ class TentativeAssignment:
     def strained(self, row: int) -> Iterator[str | int]:
         """Yield the ties of a row that may protect other candidates once the row is evicted.
 
-        These are the row's disruption budgets, the row's gang, and the row's strained queues. A queue is strained if it cannot
-        lose all that may be evicted from any one node.
+        A *tie* is a queue, a disruption budget or a gang that the row shares with other rows. The result has the row's disruption
+        budgets, its gang, and its strained queues. A queue is *strained* if it cannot lose everything that may be evicted from
+        any one node.
         """
         yield from self.strained_queues(self.units.line(row).leaf)
         yield from self._own_ties(row)

@@ -1,8 +1,8 @@
 """The victims of a gang's plan, as units. A unit is one allocation, or a whole gang that would otherwise be broken (J12).
 
-A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, or if the queue of
-a member is in the dead zone (P9), no member of the gang is evicted. A gang that already has fewer members than it needs is
-broken, and its members are not protected.
+A gang that would fall below its minimum is evicted whole, and counts as one unit. No member of the gang is evicted with
+`victimgang: avoid`. No member is evicted either if the queue of a member exceeds its entitlement by at most the dead zone (P9). A
+gang that already has fewer members than it needs is broken, and its members are not protected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,16 +35,17 @@ HARMLESS = frozenset(
 Such a member need not hold a lacking type. Whether its queues can lose its amounts is tested for all victims together.
 """
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
-"""The code of the rule on the dead zone.
+"""The code of the rule on the dead zone, the amount by which a queue may exceed its entitlement without losing pods to claims (P9).
 
-This rule protects an allocation whose queues are in the dead zone for every requested type that it holds.
+This rule protects an allocation if, for every requested type that it holds, its queues exceed their entitlements by at most the
+dead zone.
 """
 
 
 def _harmless(trial: Trial) -> frozenset[int]:
     """Return the codes of rules that do not protect a member whose gang is evicted whole.
 
-    `AT_REST` is among these codes only if there is no dead zone (P9).
+    If the partition has a dead zone, the rule `AT_REST` protects such a member, too, so that its code is left out (P9).
     """
     return HARMLESS - {AT_REST} if trial.snapshot.settings.deadzone_permyriad else HARMLESS
 

@@ -40,15 +40,14 @@ NAME: Final = QUOTA.name
 
 
 class AllocationStanding(NamedTuple):
-    """The standing of an allocation in a quota run: its rank among the candidates, counted from 1, and the rule that protects it.
-
-    ``place`` is the rank, or 0 for an allocation that is not a candidate. ``total`` is the number of candidates. ``rule`` is ""
-    for a victim of the run.
-    """
+    """The standing of an allocation in a quota run: its rank among the candidates, counted from 1, and the rule that protects it."""
 
     place: int
+    """The rank of the allocation among the candidates, or 0 for an allocation that is not a candidate."""
     total: int
+    """The number of candidates."""
     rule: str
+    """The rule that protects the allocation, "" for a victim of the run."""
 
 
 def plan(trial: Trial, intent: ShrinkIntent) -> Plan | Refusal:

@@ -30,17 +30,15 @@ WHOLE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The outcome of a run.
-
-    ``types`` has the type index of each column, the columns of the target first. ``target`` has an amount for each column of
-    the target.
-    """
+    """The outcome of a run."""
 
     snapshot: Snapshot
     queue: str
     run: RunInProgress
     target: Line
+    """An amount for each column of the target."""
     types: Sequence[int]
+    """The type index of each column, the columns of the target first."""
 
     def shrink(self) -> Shrink:
         """Return the amount that the run frees, the missing amount of its target, and why it did not free more (Q14)."""

@@ -64,17 +64,21 @@ class Budgets:
 class Step:
     """The work of a run in one leaf.
 
-    ``wanted`` has the amounts that are still to be freed there. ``places`` has the places of the victims.
-
-    The amounts of each victim are subtracted from all ``lines``. ``lines`` has ``wanted``, then the amounts that the whole run
-    still has to free, then the amounts that each queue on the leaf's path can lose. ``because`` is the rule by which the victims
-    are taken.
+    A step has the amounts to be freed in the leaf, and the victims that were taken there so far.
     """
 
     wanted: Line
+    """The amounts that are still to be freed in the leaf."""
     lines: tuple[Line, ...]
+    """The lists from which the amounts of each victim are subtracted.
+
+    They are ``wanted``, the amounts that the whole run still has to free, and for each queue on the leaf's path the amounts that
+    it can lose.
+    """
     because: str
+    """The rule by which the victims are taken."""
     places: list[int] = field(default_factory=list)
+    """The places of the victims."""
 
     @property
     def is_short(self) -> bool:
@@ -83,16 +87,7 @@ class Step:
 
 
 class RunInProgress:
-    """A quota run in progress.
-
-    ``rest`` has, for each target type, the amount that is still to be freed. An amount in ``rest`` is negative if more was
-    freed.
-
-    ``margins`` has, for each leaf, the amounts that each queue on its path can lose. Paths share the lists of common queues. A
-    *place* is a position in the order of Q11. Allocations that are not candidates also have a place. ``taken`` maps the place of
-    a victim to the rule by which it was taken. ``spared`` maps the place of a candidate to the rule that protected it last. A
-    candidate that is in neither ``taken`` nor ``spared`` was not needed.
-    """
+    """A quota run in progress."""
 
     __slots__ = ("_budgets", "_late", "_overshoot", "margins", "rest", "running", "spared", "taken")
 
@@ -106,9 +101,22 @@ class RunInProgress:
     ) -> None:
         self.running = running
         self.rest = list(target)
+        """For each target type, the amount that is still to be freed. An amount in ``rest`` is negative if more was freed."""
         self.margins = margins
+        """For each leaf, the amounts that each queue on its path can lose.
+
+        The paths of several leaves share the lists of their common queues.
+        """
         self.taken: dict[int, str] = {}
+        """For each victim, the rule by which it was taken. The key is the victim's *place*, its position in the order of Q11.
+
+        Allocations that are not candidates have a place, too.
+        """
         self.spared: dict[int, Rule] = {}
+        """For each candidate that was skipped, the rule that protected it last, by place.
+
+        A candidate that is in neither ``taken`` nor ``spared`` was not needed.
+        """
         self._overshoot = overshoot
         self._budgets = budgets or Budgets()
         self._late: set[int] = set()

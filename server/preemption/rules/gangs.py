@@ -163,13 +163,14 @@ def within_the_share(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a victim of another queue that frees no type for which a queue on the gang's path decides (J7, G2).
+    """Refuse a victim of another queue that frees no lacking type for which a queue on the gang's path decides (J7, G2).
 
-    A unit is a gang that is evicted whole, or a single victim. Units in the gang's own queue count as gone in this test. The
-    units of other queues are justified if they can be evicted in an order in which each unit frees such a type while its node
-    still lacks the type. The rule looks for such an order from its end. The last unit must free a lacking type when all other
-    units are already gone. The rule removes this unit from the set, and looks for the last of the units that are left. A unit
-    that was justified before stays justified, because a node with fewer victims lacks at least as much.
+    A *unit* is a gang that is evicted whole, or a single victim. Units in the gang's own queue count as gone in this test. The
+    units of other queues are justified if they can be evicted one after the other so that each unit frees such a type on a node
+    that still lacks the type. The rule builds this order from its end. It chooses as last unit one that frees a lacking type even
+    when all other units are gone, and removes it from the set. It then chooses the last unit of the smaller set, and so on. The
+    removal of a unit never makes another unit unsuitable, because a node with fewer victims lacks at least as much. If no unit of
+    the set can be the last, the plan is refused.
     """
     if not plan.facts.gang:
         return None
