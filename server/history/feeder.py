@@ -37,7 +37,7 @@ RESTART_S: Final = 5.0
 OPEN_S: Final = 5.0
 """The seconds that the start of a core waits at most to learn whether the history can be used."""
 PIPE_BYTES: Final = 1 << 20
-"""The number of bytes that the pipe to the process should hold."""
+"""The capacity in bytes that the pipe to the process gets, if the system allows it."""
 BUFFERS_MAX: Final = 64
 """The largest number of frames that are sent at once.
 
@@ -62,7 +62,7 @@ class Health(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """An item of the queue: its number, its instant, the number of its values, and its size in the queue."""
+    """The facts of an item of the queue: its number, its instant, the number of its values, and its size in the queue."""
 
     number: int
     now: int
@@ -88,7 +88,7 @@ class _NotStartedError(Exception):
 class Feeder:
     """The thread that sends the history, and the process that writes it.
 
-    ``now`` returns the time in Unix milliseconds, ``about`` facts about the core.
+    ``now`` returns the time in Unix milliseconds. ``about`` returns the version and name of the core, and whether it leads.
     """
 
     def __init__(
@@ -393,7 +393,10 @@ class Feeder:
 
 
 def _enlarge(pipe: int) -> None:
-    """Let a pipe hold `PIPE_BYTES`, so that the thread seldom has to wait. Only Linux can do that, within a limit for each user."""
+    """Raise the capacity of a pipe to `PIPE_BYTES`, so that the thread seldom has to wait.
+
+    Only Linux can do that, within a limit for each user.
+    """
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

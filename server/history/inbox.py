@@ -1,8 +1,8 @@
 """The inbox of the writing process: a thread reads the pipe, and the frames wait here until the process applies them.
 
 The thread reads ahead, so that frames do not wait in the memory of the core. While the core sends much, frames stay in the inbox
-for a while. This process therefore does not compete with the core for processors during a burst. The total work of the process
-stays the same, but is done between the bursts. The inbox reads no clock: each frame has its instant.
+for a while. The writing process therefore does not compete with the core for processors during a burst. The total work of the
+process stays the same, but is done between the bursts. The inbox reads no clock: each frame has its instant.
 """
 
 import threading

@@ -38,14 +38,17 @@ _ORDERS: Final[Mapping[str, str]] = {
     "PLACEHOLDER_REPLACED": "replaced",
     "TIMEOUT": "timeout",
 }
-"""The recorded end of an allocation that the core orders to be released, by the termination type of that order.
+"""The word that is recorded for the end of an allocation whose release the core ordered, by the termination type of the order.
 
 The pod runs until the shim confirms its end.
 """
 
 
 class Ledger:
-    """The state that the writing process derives from the rows that it reads (pods, applications, decisions, usage), and the rows that it still has to write. ``name_of`` returns the name of a pod from its tags, "" if the tags have no name."""
+    """The state of the writing process: pods, applications, decisions and usage, and the rows that are still to be written.
+
+    ``name_of`` returns the name of a pod from its tags, "" if the tags have no name.
+    """
 
     def __init__(self, run: int, name_of: Callable[[Tags], str], sample_ms: int) -> None:
         self._name_of = name_of
@@ -99,7 +102,7 @@ class Ledger:
         return sum(map(len, self.pending.values())) + len(self._altered)
 
     def settle(self) -> None:
-        """Make the rows of pods, long waits, and decisions, which are made only just before writing."""
+        """Make the rows of changed pods, long waits and decisions. These rows are made only just before they are written."""
         for number, pod in self._altered.items():
             self.put(schema.PODS, number, pod.row())
         self._altered.clear()

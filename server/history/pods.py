@@ -23,12 +23,7 @@ class Wait:
 
 @dataclass(slots=True, eq=False)
 class Pod:
-    """An ask from its arrival to its end. Once it has a node, it is an allocation.
-
-    ``is_brought`` says that the pod already ran when the history first recorded the pod. ``order`` is the core's order to end the
-    pod: how, why, and by which decision. ``touched`` is the number of the latest item in which the pod arrived, was placed, or
-    got another reason for waiting.
-    """
+    """An ask from its arrival to its end. Once it has a node, it is an allocation."""
 
     number: int
     rm_id: str
@@ -49,9 +44,12 @@ class Pod:
     end_text: str = ""
     decision_id: str = ""
     is_brought: bool = False
+    """Whether the pod already ran when the history first recorded the pod."""
     order: tuple[str, str, str] | None = None
+    """The core's order to end the pod: how, why, and by which decision."""
     wait: Wait | None = None
     touched: int = 0
+    """The number of the latest item in which the pod arrived, was placed, or got another reason for waiting."""
 
     def row(self) -> dict[str, Any]:
         """Return the row of the table `pods`."""

@@ -26,7 +26,7 @@ Sees = Callable[[str], bool]
 
 
 class Period(NamedTuple):
-    """The period of an answer. The history is complete up to ``written_to_ms``, except for the ``gaps``."""
+    """The period of an answer. Within the period, the history is complete up to ``written_to_ms``, except for the ``gaps``."""
 
     since_ms: int
     until_ms: int

@@ -32,7 +32,7 @@ DEFAULT: Final = Settings()
 
 
 class Beginning(NamedTuple):
-    """The version and name of a core, and whether it leads. ``shares`` says that other cores write the same history in turn.
+    """The version and name of a core, and whether the core leads. ``shares`` says that other cores write the same history in turn.
 
     A core that shares its history writes only while it leads.
     """
@@ -44,15 +44,16 @@ class Beginning(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The report of the writing process, a line of JSON: the number of the latest item that is written, and why it cannot write.
-
-    ``fatal`` says why the history cannot be used at all. With a ``fatal`` reason, the process ends. ``idle`` says that another
-    core may write now. ``cut`` says which rows were deleted early, because of the size limit.
-    """
+    """The report of the writing process, sent as a line of JSON."""
 
     written: int = 0
+    """The number of the latest item that is written."""
     failing: str = ""
+    """The reason why the process cannot write now, "" if it can."""
     fatal: str = ""
+    """The reason why the history cannot be used at all, or "". With such a reason, the process ends."""
     ready: bool = False
     idle: bool = False
+    """Whether another core may write now."""
     cut: str = ""
+    """The rows that were deleted early because of the size limit, as a sentence, or ""."""

@@ -20,7 +20,10 @@ from server.model.phrases import count
 PARTS_MAX: Final = 50
 """The largest number of parts that one call deletes. The next call continues."""
 PART: Final = 20
-"""The number of equal intervals from the oldest row until now. A part is the rows in the oldest interval."""
+"""The number of equal intervals into which the time from the oldest row until now is divided.
+
+A part consists of the rows in the oldest interval.
+"""
 WHY: Final = "the history had reached its size limit"
 
 _LATER: Final = (schema.DECISIONS, schema.VICTIMS, schema.FAILOVERS)
@@ -56,7 +59,7 @@ def shrink(
 
 
 def latest_cut(connection: Connection) -> str:
-    """Return a sentence that names the rows that were deleted early. Return "" if nothing was."""
+    """Return a sentence that names the rows that were deleted early. Return "" if no rows were deleted early."""
     row = connection.execute(select(schema.GAPS).where(schema.GAPS.c.why == WHY)).mappings().first()
     if row is None:
         return ""

@@ -1,8 +1,9 @@
 """Spans: intervals of a queue's usage in one resource type, and their downsampling, exact in whole numbers.
 
-A span holds the integral of each measure over the time that it covers. Merging adds integrals and never averages. The sums and
-averages over any number of merged spans therefore equal those of the samples. The database stores an integral as the average and
-the remainder of the division, because bytes times milliseconds do not fit into 64 bits.
+A span holds the integral of each measure over the time that it covers. When spans are merged, their integrals are added; averages
+are computed only from the sums. Sums and averages over merged spans therefore equal those of the samples, without rounding
+errors. The database stores an integral as the average and the remainder of the division, because bytes times milliseconds do not
+fit into 64 bits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,17 +14,15 @@ Values = tuple[int, ...]
 
 
 class Span(NamedTuple):
-    """The half-open interval from ``from_ms`` to ``to_ms``, in milliseconds. Samples cover ``covered_ms`` of the interval.
-
-    ``sums`` has the integral of each measure, in units times milliseconds. ``peaks`` has the largest usage and the largest waiting
-    amount.
-    """
+    """The half-open interval from ``from_ms`` to ``to_ms``, in milliseconds. Samples cover ``covered_ms`` of the interval."""
 
     from_ms: int
     to_ms: int
     covered_ms: int
     sums: Values
+    """The integral of each measure, in units times milliseconds."""
     peaks: tuple[int, int]
+    """The largest usage and the largest waiting amount."""
 
 
 def constant(from_ms: int, to_ms: int, values: Values) -> Span:

@@ -97,7 +97,10 @@ class Starts:
         self._awaited = self._add(now, SYNCED, rm_id, message, facts)
 
     def compared(self, gone: int, added: int) -> None:
-        """Add to the row of the latest sync the differences between a picture and the pods that the history had."""
+        """Add the differences between a picture and the pods in the history to the row of the latest sync.
+
+        ``gone`` counts the pods that only the history had, and ``added`` the pods that only the picture had.
+        """
         if self._awaited is None:
             return
         facts = json.loads(self._awaited["facts"])

@@ -22,7 +22,10 @@ SLOW_WHY: Final = "the history could not keep up"
 OBJECTS_MAX: Final = 200_000
 """The largest number of events and decisions that wait for the thread of the history."""
 OBJECT_BYTES: Final = 256
-"""The bytes of an encoded sample or picture that count like one event. With a large cluster, a sample or picture has megabytes."""
+"""The number of bytes of an encoded sample or picture that count as one event.
+
+With a large cluster, a sample or picture has megabytes.
+"""
 
 
 class Kind(StrEnum):
@@ -98,7 +101,7 @@ class Queue:
         """The number of intervals in which records were dropped since the start."""
         self.is_closed = False
         self.resets = 0
-        """The number of times that the history may have missed the configuration in force."""
+        """The number of times that the history may have missed items, so that it needs the configuration in force again."""
         self.why = SLOW_WHY
         """The reason that is recorded with a gap. The thread of the history keeps this reason up to date."""
         self.picture_wanted = True

@@ -49,7 +49,7 @@ def keep_up(
 
 
 def forget(connection: Connection, table: Table, column: Column[Any], before: int) -> int:
-    """Delete rows of a table that are older than an instant. Return how many."""
+    """Delete rows of a table that are older than an instant. Return how many rows were deleted."""
     keys = list(table.primary_key)
     old = select(*keys).where(column < before).limit(ROWS_MAX)
     return connection.execute(delete(table).where(tuple_(*keys).in_(old))).rowcount

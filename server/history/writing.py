@@ -1,11 +1,11 @@
-"""The writing process.
+"""The writing process of the history: the process that writes to the database.
 
 The process takes the core's frames from its inbox, updates the ledger, and writes to the database about once a second.
 
 The process reads no clock: each frame has its instant. When a write fails, its rows stay pending until the next try. While too
-many rows are pending, the process takes no frames. First the inbox of the process fills up, and then the queue of the core. The
-full queue drops records and counts them. If the stream ends without the row of an orderly end, the core was killed. The process
-still writes everything that it received from a killed core.
+many rows are pending, the process takes no frames out of its inbox. If this lasts, the inbox (`inbox.HELD_MAX`) and then the
+queue of the history in the core (`tap.Queue`) become full. A full queue drops new records and counts them. If the stream ends
+without the row of an orderly end, the core was killed. The process still writes everything that it received from a killed core.
 """
 
 import json
@@ -42,7 +42,7 @@ FOLLOWS_WHY: Final = "the core follows another one"
 
 
 class Writer:
-    """The ledger and its database."""
+    """The writer of the history: the ledger, and the database to which the ledger's rows are written."""
 
     def __init__(self, place: Address, settings: Settings, name_of: Callable[[Tags], str]) -> None:
         self._store = Store(place)
@@ -109,7 +109,10 @@ class Writer:
             starts.leads(now, None if is_start else before)
 
     def rest(self, now: int, why: str) -> None:
-        """Let another core write: write the pending rows, end the run, and close the database. Do nothing if the database is closed."""
+        """Let another core write: write the pending rows, end the run, and close the database.
+
+        If the database is closed already, only record that this core does not write.
+        """
         if self._ledger is not None:
             self._write_end(now, why)
             self._give_up(self._ledger, now)
@@ -117,7 +120,10 @@ class Writer:
         self._ledger, self._is_idle = None, True
 
     def _give_up(self, ledger: Ledger, now: int) -> None:
-        """Drop the rows that could not be written, and keep a gap in their place. Another core writes now, and may change the same rows."""
+        """Drop the rows that could not be written, and keep a gap in their place.
+
+        Another core writes now, and may change the same rows.
+        """
         count = sum(map(len, ledger.pending.values()))
         if not count:
             return
@@ -142,7 +148,7 @@ class Writer:
         self.written = self._item = max(self._item, frame.number)
 
     def apply(self, frame: Frame) -> None:
-        """Apply a frame."""
+        """Apply the rows of a frame to the ledger."""
         assert self._ledger is not None
         self._ledger.apply(frame)
         self._item = max(self._item, frame.number)
