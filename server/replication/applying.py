@@ -19,13 +19,13 @@ from server.replication.input_form import BadInputError, Given, InputReader, Tic
 from server.state.pickled import BadCheckpointError
 
 PIECE_EVENTS: Final = 250
-"""The number of events that are taken in one part."""
+"""The number of events that the core gets in one part of `apply_in_parts`."""
 _SHOWN: Final = 12
 """The number of hexadecimal digits of a digest that are shown."""
 
 
 class LostError(Exception):
-    """The error of a slice that does not follow the state of this core. The core has to begin with a checkpoint again."""
+    """The error of a slice that does not continue the input of this core. The core has to begin with a checkpoint again."""
 
 
 class Applied(NamedTuple):
@@ -66,8 +66,8 @@ class Applier:
         """Raise BadCheckpointError if the tables of this core and of its leader differ (design 7.6).
 
         A core without a table takes the table of its leader. A core with an older table takes the leader's table if only moves
-        changed it (design 7.9). A core whose leader has no table uses its own table when it leads, if this core then decides for
-        the same partitions.
+        changed it (design 7.9). If the leader has no table, this core uses its own table once it leads itself. This is allowed
+        only if this core then decides for the same partitions.
         """
         mine, theirs = self._assignment, state.assignment
         if mine is None:
@@ -83,7 +83,7 @@ class Applier:
             )
 
     def apply(self, one: Slice) -> Applied | None:
-        """Do `apply_in_parts` without a pause."""
+        """Apply a slice as `apply_in_parts` does, without a pause between the parts."""
         return whole(self.apply_in_parts(one))
 
     def apply_in_parts(self, one: Slice) -> Parts[Applied | None]:

@@ -1,7 +1,7 @@
 """The feed of a leader: the input of its core, slice by slice, for the followers that ask for it.
 
-The pump calls the feed in place of the core. Without a follower the feed only counts. Positions count what the core was given:
-one for each event and each tick.
+The pump calls the feed in place of the core. Without a follower the feed only counts. A position is the number of events and
+ticks that the core was given up to some instant.
 """
 
 import hashlib
@@ -30,18 +30,20 @@ _DIGEST_BYTES: Final = 16
 
 
 class Slice(NamedTuple):
-    """A slice of input: events and the tick after them (`input_form`), and the number and digest of the core's decisions.
-
-    ``position`` counts the events and ticks of the core up to the end of the slice, and ``decided`` its decisions up to then.
-    ``digest`` is the digest of the slice's own decisions, replies included.
-    """
+    """A slice of input: events and the tick after them (`input_form`), and the number and digest of the core's decisions."""
 
     position: int
+    """The number of events and ticks of the core up to the end of the slice."""
     decided: int
+    """The number of decisions of the core up to the end of the slice."""
     digest: bytes
+    """The digest of the decisions that the core made in this slice, replies included."""
     input: bytes
     begins: bool = False
-    """Whether the input can be read without the slices before it, because a follower joined."""
+    """Whether the bytes of the slice can be read without the slices before it.
+
+    The leader writes such a slice after a follower joined.
+    """
 
 
 class Follower:
@@ -61,7 +63,7 @@ class Follower:
         self.is_log = is_log
         """Whether this is the input log of the core itself, and no other core."""
         self.position = 0
-        """The position up to which the follower was sent the input. At first this is the position at which the follower joined."""
+        """The position up to which input was sent to the follower. At first this is the position at which the follower joined."""
         self.is_behind = False
         """Whether slices were dropped because too many bytes waited. If so, the follower has to join again."""
         self.wake = wake

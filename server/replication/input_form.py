@@ -5,8 +5,8 @@ together, by compiled code, as rows of their fields. A template of asks is packe
 Rare events with nested values, such as configurations, are written as in a trace (`record/trace.py`). Values that MessagePack
 cannot hold are also written as in a trace: whole numbers of more than 64 bits, and text that is no Unicode.
 
-Rows have no names of fields. The layout of a checkpoint includes the fields of all events and `FORMAT`, so that a leader and a
-follower that agree on the layout agree on this form.
+Rows have no names of fields. `checkpoint.layout` is a digest that includes the fields of all events and `FORMAT`. If leader and
+follower have the same layout, the follower can therefore read the rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class BadInputError(Exception):
-    """The error of bytes that hold no input in this form. The text of the error says why."""
+    """The error of bytes that are no input in this form. The text of the error says why."""
 
 
 class Given(NamedTuple):

@@ -113,9 +113,9 @@ class Begun(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The facts about a checkpoint: the term in which it was made, and the number of the last message whose input it surely has.
+    """The facts about a checkpoint: its term, and the number of the last message whose input it certainly includes.
 
-    The checkpoint may have the input of later messages too. ``made_ms`` is the time at which the checkpoint was made.
+    The checkpoint may include the input of later messages, too. ``made_ms`` is the time at which the checkpoint was made.
     """
 
     term: str
@@ -124,7 +124,7 @@ class Mark(NamedTuple):
     made_ms: int = 0
 
     def text(self) -> str:
-        """Return the mark as text."""
+        """Return these facts as text."""
         return json.dumps(self._asdict(), separators=(",", ":"))
 
 
@@ -139,7 +139,7 @@ def process_of(term: str) -> str:
 
 
 def mark_of(text: str) -> Mark | None:
-    """Return the mark that a text holds, or None."""
+    """Return the facts about a checkpoint that a text holds, or None if the text holds no such facts."""
     try:
         found = json.loads(text)
         return Mark(

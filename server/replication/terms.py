@@ -1,7 +1,7 @@
 """The terms of leaders, by which a position is compared with the input that a core has received.
 
 A *term* begins when a core begins to lead, and ends when another core does. A position alone is a number that any core reaches. A
-position with its term identifies one state: every core with that term has the same input up to the position, or has lost this
+position with its term identifies one state: all cores that received the input of the term up to the position received the same
 input.
 """
 
@@ -13,7 +13,7 @@ TERMS_MAX: Final = 64
 """The number of terms that a core remembers."""
 
 NAME_CHARACTERS: Final = 12
-"""The number of characters of a process's name that are the name of its terms."""
+"""The number of characters at the beginning of a process's name that are used as the name of its terms."""
 
 
 class Term(NamedTuple):
@@ -42,7 +42,7 @@ def begun(terms: Sequence[Term], name: str, position: int) -> tuple[Term, ...]:
 
 
 def reach(terms: Sequence[Term], have: int, position: int, name: str) -> Reach:
-    """Return how a core with these terms, which has got ``have`` events and ticks, compares with a position of a term.
+    """Return the relation between a position of a term and a core with these terms, which has received ``have`` events and ticks.
 
     Without the name of a term only the numbers are compared. A process that led more than once has several terms with the same
     name.
