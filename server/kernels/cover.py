@@ -35,30 +35,33 @@ class Rows(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The bounds of each group: whether its rows can cover the need, and lower bounds on the cost of a covering set.
-
-    ``rank`` combines three bounds in one number: on the opted-out rows, on the originators, and on the highest priority of the
-    set. ``fewest`` is a lower bound on the number of rows. ``excess`` is a lower bound on the waste: the largest share of the
-    whole that the set frees beyond the need, multiplied by the product of ``weights`` (see `measures`).
-    """
+    """The bounds of each group: whether its rows can cover the need, and lower bounds on the cost of a covering set."""
 
     covered: Mask
     rank: Array
+    """Lower bounds on the number of opted-out rows, the number of originators and the highest priority of the set, combined in one number."""
     fewest: Array
+    """A lower bound on the number of rows of a covering set."""
     excess: Excess
+    """A lower bound on the waste of a covering set.
+
+    The waste is the largest share of the whole that the set frees beyond the need, multiplied by the product of ``weights`` (see
+    `measures`).
+    """
 
 
 class Groups(NamedTuple):
     """The rows, divided into groups.
 
     A group consists of all rows with one *place*, a number such as the row of a node. The rows must be sorted by place.
-    ``places`` has the place of each group. ``starts`` has the index of each group's first row. ``at`` has, for each row, the
-    index of its group.
     """
 
     places: Array
+    """The place of each group."""
     starts: Array
+    """The index of each group's first row."""
     at: Array
+    """For each row, the index of its group."""
 
     @property
     def ends(self) -> Array:

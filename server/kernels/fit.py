@@ -27,11 +27,7 @@ def any_fit(demands: Sequence[Demand], rows: Sequence[Sequence[int]]) -> list[bo
 
 
 class Rows:
-    """Rows of free capacity, with which many demands are compared one after another.
-
-    ``_most`` has the largest amount in each column. ``_failed`` is the smallest demand so far that no row can hold. A demand
-    that is at least as large as ``_failed`` in every column fits no row either.
-    """
+    """Rows of free capacity, with which many demands are compared one after another."""
 
     __slots__ = ("_columns", "_failed", "_most")
 
@@ -39,7 +35,9 @@ class Rows:
         free = np.asarray(rows, dtype=np.int64)
         self._columns = np.ascontiguousarray(free.T)
         self._most: list[int] = self._columns.max(axis=1).tolist() if len(free) else []
+        """The largest amount in each column."""
         self._failed: Demand | None = None
+        """The smallest demand so far that no row can hold. A demand that is at least as large in every column fits no row either."""
 
     def hold(self, demand: Demand) -> bool:
         """Return whether at least one row holds the demand in every column that it names."""

@@ -1,6 +1,6 @@
 """The division of an amount down a tree of rows.
 
-Every row gets a part of the amount, and divides this part by weight among the rows below it.
+Every row gets a part of the amount of the row above it, and divides this part by weight among the rows below it.
 
 Rows come level by level. The rows below one row are a *family*, and are adjacent. The first level consists of the top row
 alone. Each column is divided independently. Amounts are under 2^62. A sum of 2^62 or more counts as UNLIMITED.

@@ -28,19 +28,22 @@ class Children(NamedTuple):
     """The children of one level that have asks, one item for each child.
 
     If siblings have equal shares, the sibling with the lower index comes first.
-
-    ``above`` has, for each child, the index of its parent in the next higher level. The parent of the highest level is the
-    root, with index 0. ``usage`` has one line of amounts for each child. ``scales`` has lines of divisors, with one divisor for
-    each column. ``scale`` has, for each child, the index of the line of ``scales`` by which its usage is divided. If ``ranked``
-    is false for a child, its share is ignored.
     """
 
     above: Sequence[int]
+    """For each child, the index of its parent in the next higher level.
+
+    The parent of the highest level is the root, with index 0.
+    """
     ranked: Sequence[bool]
+    """Whether the share of each child is compared. The share of any other child is ignored."""
     usage: Sequence[Sequence[int]]
+    """One line of amounts for each child."""
     shares: Sequence[int]
     scale: Sequence[int]
+    """For each child, the index of the line of ``scales`` by which its usage is divided."""
     scales: Sequence[Sequence[Scale]]
+    """Lines of divisors, with one divisor for each column."""
 
 
 class Turns(NamedTuple):

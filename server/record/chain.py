@@ -65,11 +65,13 @@ class Entry(NamedTuple):
 
 
 class Chain:
-    """The chain of entries. ``number`` is the number of the next line. ``previous`` is the digest that the next line carries."""
+    """The chain of entries."""
 
     def __init__(self, number: int = 1, previous: str = ORIGIN) -> None:
         self.number = number
+        """The number of the next line."""
         self.previous = previous
+        """The digest that the next line carries."""
 
     def line(self, entry: Entry) -> bytes:
         """Return the entry as the next line. The chain advances only when `passed` is called with the line."""

@@ -23,27 +23,20 @@ class NotThisLogError(Exception):
 
 
 class Difference(NamedTuple):
-    """The first difference between the log and the replay. At a difference, either the log or the replay may have no line.
-
-    ``short`` says that the log ends while the replay continues. ``parts`` has for each value that differs its path, the value
-    in the log, and the value in the replay.
-    """
+    """The first difference between the log and the replay. At a difference, either the log or the replay may have no line."""
 
     where: str
     logged: Link | None
     replayed: Entry | None
     parts: list[tuple[str, object, object]]
+    """For each value that differs its path, the value in the log, and the value in the replay."""
     before: list[Link]
     short: bool
+    """Whether the log ends while the replay continues."""
 
 
 class Comparison:
-    """The comparison of the entries of a replay with a log, in their order.
-
-    ``same`` counts equal lines. ``missed`` counts the entries of the replay whose lines are missing in the log, because the log
-    reports them as missing or because the run was killed. The last decisions of a killed run may be missing. After the line that
-    reports the kill, further entries of the replay are therefore no difference.
-    """
+    """The comparison of the entries of a replay with a log, in their order."""
 
     def __init__(self, files: list[Path], header: Header) -> None:
         """Find the run of the header in the files.
@@ -60,7 +53,13 @@ class Comparison:
         self._killed = self._ended = False
         self._where = ""
         self.same = 0
+        """``same`` counts equal lines."""
         self.missed = 0
+        """``missed`` counts the entries of the replay whose lines are missing in the log, because the log reports them as missing or because the run was killed.
+
+        The last decisions of a killed run may be missing. After the line that reports the kill, further entries of the replay are
+        therefore no difference.
+        """
         self.difference: Difference | None = None
 
     def entry(self, entry: Entry) -> None:

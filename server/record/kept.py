@@ -23,16 +23,14 @@ _CHECKSUM: Final = "checksum"
 
 
 class Kept(NamedTuple):
-    """The configuration in force with its revision, and the digest of the last text of each source of configurations.
-
-    ``given`` has the digests of the resource managers' texts, by manager. ``file`` is the digest of the configuration file, or
-    empty if there was no file.
-    """
+    """The configuration in force with its revision, and the digest of the last text of each source of configurations."""
 
     revision: Revision
     text: str
     given: Mapping[str, str] = {}
+    """The digests of the resource managers' texts, by manager."""
     file: str = ""
+    """The digest of the configuration file, or empty if there was no file."""
 
 
 _FORM: Final = Fields(Kept, Forms().of)

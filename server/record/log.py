@@ -28,8 +28,6 @@ _log = structlog.get_logger("server.record")
 class DecisionLog:
     """A decision log that is open for writing.
 
-    ``failing`` says why the log cannot be written. ``failing`` is empty if the log can be written. ``lost`` counts the lines that
-    will never be written, including the lines that the previous run lost. ``gaps`` counts the series of consecutive lost lines.
     ``uncounted`` says why lines that a killed process loses cannot be counted. ``uncounted`` is empty if such lines can be
     counted.
     """
@@ -62,8 +60,11 @@ class DecisionLog:
         self._first = tail.first
         self.chain = tail.chain
         self.lost = ended.missing.lines if ended.missing else 0
+        """``lost`` counts the lines that will never be written, including the lines that the previous run lost."""
         self.gaps = int(ended.missing is not None)
+        """``gaps`` counts the series of consecutive lost lines."""
         self.failing = ""
+        """``failing`` says why the log cannot be written. ``failing`` is empty if the log can be written."""
         self._gap: tuple[int, int, int] | None = None
         self._handed = self.lost
         self._accounted = self.lost

@@ -28,12 +28,7 @@ class CoreFailedError(Exception):
 
 @dataclass(slots=True)
 class Summary:
-    """The totals of a replay: its input and its decisions.
-
-    ``parted`` describes the first tick at which the replay and the recorded core had made different numbers of decisions. It has
-    the number of the tick's line, the number of decisions of the recorded core, and that of the replay. ``ended`` says why the
-    trace ends. ``ended`` is None if the core did not end in order, so that the trace has no line `End`.
-    """
+    """The totals of a replay: its input and its decisions."""
 
     from_ms: int
     to_ms: int
@@ -45,7 +40,12 @@ class Summary:
     victims: int = 0
     releases: int = 0
     parted: tuple[int, int, int] | None = None
+    """``parted`` describes the first tick at which the replay and the recorded core had made different numbers of decisions.
+
+    It has the number of the tick's line, the number of decisions of the recorded core, and that of the replay.
+    """
     ended: str | None = None
+    """``ended`` says why the trace ends. ``ended`` is None if the core did not end in order, so that the trace has no line `End`."""
 
 
 class Replay:

@@ -29,17 +29,15 @@ class Found(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete line.
-
-    ``first`` is the number of the file's first line. ``last`` is the content of its last line. ``last`` is None if there is no
-    line, or if the last line cannot be read.
-    """
+    """The end of a log: ``size`` bytes of complete lines, perhaps followed by an incomplete line."""
 
     chain: Chain
     size: int
     first: int
+    """The number of the file's first line."""
     found: list[Found]
     last: Entry | None = None
+    """The content of its last line. ``last`` is None if there is no line, or if the last line cannot be read."""
 
 
 def read_tail(descriptor: int, path: Path) -> Tail:

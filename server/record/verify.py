@@ -52,15 +52,14 @@ class Line(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """A finding of the check about one line of the log, or about the log as a whole.
-
-    ``wrong`` says that the log cannot be trusted there. ``missing`` describes the lines that are missing there, or is None.
-    """
+    """A finding of the check about one line of the log, or about the log as a whole."""
 
     where: str
     what: str
     wrong: bool
+    """Whether the log cannot be trusted there."""
     missing: Missing | None = None
+    """``missing`` describes the lines that are missing there, or is None."""
 
 
 @dataclass(slots=True)
@@ -68,9 +67,6 @@ class Verified:
     """The result of a check. ``number`` and ``digest`` are those of the last line.
 
     An operator who keeps this number and digest elsewhere can later notice lines that were cut off the log.
-
-    ``missing`` is the number of lines that the log or its mark file reports as missing. ``more`` says that more lines
-    may be missing. ``format`` is the format of the last run's lines.
     """
 
     files: int = 0
@@ -81,9 +77,12 @@ class Verified:
     from_ms: int = 0
     to_ms: int = 0
     missing: int = 0
+    """The number of lines that the log or its mark file reports as missing."""
     more: bool = False
+    """Whether more lines may be missing."""
     fits: bool = True
     format: object = FIRST_FORMAT
+    """The format of the last run's lines."""
     remarks: list[Remark] = field(default_factory=list)
 
     @property

@@ -28,7 +28,7 @@ from server.state.queues import Queue, QueueState
 LEAST: Final = 48
 """The number of asks below which placing the asks one at a time is faster than a batch."""
 _STOPPED: Final = QueueState.STOPPED
-"""The stopped state, looked up once because each access to a member of an enumeration is slow."""
+"""`QueueState.STOPPED`, looked up once because each access to a member of an enumeration is slow."""
 _application = attrgetter("application")
 _ask_class = attrgetter("ask_class")
 _blocked = attrgetter("blocked")
@@ -45,18 +45,21 @@ _usage = attrgetter("usage")
 
 @dataclass(slots=True)
 class Burst:
-    """The asks of a batch by age, with their applications, classes and queues. ``rungs`` has the queues by level, deepest first.
+    """The asks of a batch by age, with their applications, classes and queues.
 
-    ``columns`` are the indices of the requested types. Applications are sorted by number and queues by name, because numbers and
-    names break ties between equal shares. A leaf above the deepest level also appears in each deeper level of ``rungs``, as its
-    own child.
+    Applications are sorted by number and queues by name, because numbers and names break ties between equal shares.
     """
 
     asks: Sequence[Ask]
     applications: list[Application]
     classes: list[AskClass]
     rungs: list[list[Queue]]
+    """The queues by level, the deepest level first.
+
+    A leaf above the deepest level also appears in each deeper level, as its own child.
+    """
     columns: list[int]
+    """The indices of the requested types."""
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:

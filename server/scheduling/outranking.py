@@ -30,7 +30,9 @@ Below = tuple[Pledge, ...]
 
 
 def outranks(leaf: Queue, priority: int, held: Pledge) -> bool:
-    """Return whether an ask of this priority in this leaf has a higher priority than the reservation's owner (G5).
+    """Return whether an ask of this priority in this leaf outranks the reservation ``held`` (G5).
+
+    The owner of a reservation is the ask for which a node is reserved.
 
     The two priorities are compared as the lowest common queue of the ask and the owner sees them.
     """
@@ -225,8 +227,8 @@ def note(partition: Partition) -> None:
     """Mark each reservation whose owner fits now but has to wait for asks that outrank the owner.
 
     The owner waits for gangs that outrank it, and for asks that outrank it and fit on the reserved node. While the owner waits,
-    it gets no other node. As soon as the owner need not wait any more, this function has ordinary placement try the owner,
-    because no event would do so.
+    it gets no other node. When the owner no longer has to wait, this function makes ordinary placement try the owner again,
+    because no other event does so.
     """
     waited = [held for held in partition.decisions.reservations.values() if held.yields]
     for held in waited:
@@ -259,11 +261,11 @@ def _is_within_limits(held: Pledge) -> bool:
 
 
 def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
-    """Return whether the owner of a reservation has to wait for asks that outrank it.
+    """Return whether the ask that owns the reservation has to wait for asks or gangs that outrank the reservation.
 
-    The owner waits for each gang that outranks it, and for each ask that outranks it and would fit on the reserved node without
-    the reservation. Limits are checked later, when the reserved capacity is offered to these asks and gangs. In the same tick,
-    the owner is placed after the offers, if the owner still fits.
+    Any gang that outranks the reservation is a reason to wait. An ask that outranks the reservation is a reason to wait if the
+    ask would fit on the reserved node without the reservation. Limits are not checked here, but later, when the reserved capacity
+    is offered to these asks and gangs. If the owner still fits after these offers, it is placed in the same tick.
     """
     for gang in chain(partition.gangs.ready, partition.gangs.parked):
         if held in ranks.below_gang(gang):
@@ -284,7 +286,7 @@ def _is_outranked(partition: Partition, held: Pledge, ranks: Ranks) -> bool:
 
 
 def may_use(ask_class: AskClass) -> bool:
-    """Return whether asks of the class may be placed on capacity other than the capacity that a decision keeps for them.
+    """Return whether asks of the class may be placed on any free capacity, and not only on capacity that a decision keeps for them.
 
     The result is False for asks that replace a placeholder, and for members of a gang with an open decision.
     """

@@ -36,7 +36,10 @@ class Swap(NamedTuple):
 
 
 def waits(partition: Partition) -> bool:
-    """Return whether the asks that wait for placeholders must be examined, because capacity or placements changed since the last examination."""
+    """Return whether the asks that wait for placeholders must be examined again.
+
+    They must be examined again if capacity or placements have changed since the last examination.
+    """
     mark = _mark(partition)
     return any(tried != mark for tried in partition.gangs.holding.values())
 

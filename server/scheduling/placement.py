@@ -31,7 +31,7 @@ MISSES_MAX: Final = 12
 """The number of nodes of the shared heap that may be too small for a class before the class gets a separate heap."""
 
 _NO_ENTRY: Final[NodeEntry] = NUMBER_MASK
-"""A value in place of an entry where there is no node."""
+"""A value in place of a node's entry if there is no node. Its arrival number belongs to no node."""
 
 Takes = Callable[[Node], bool]
 

@@ -1,10 +1,11 @@
 """The choice of a node for an ask with preferences: the highest score first, then the order of the node sorting policy (design 6.15).
 
-A class with preferences has separate heaps. If the labels that the class reads have few different values, such as three zones, the
-class has one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many values, as host
-names do, all nodes are in one heap, sorted by score. If the score of a node falls, the heap is corrected when the node comes to the
-top. If the score of a node rises, the heap is built again. The score of a node rises in two cases: a pod is placed and the class
-prefers to run near that pod, or a pod ends and the class prefers not to run near that pod.
+Each class with preferences has heaps of its own. If the labels that the class reads have few different values, such as three
+zones, the class has one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many
+values, as host names do, all nodes are in one heap, sorted by score. If the score of a node falls, its entry in the heap is
+corrected when the entry comes to the top. If the score of a node rises, the class's heaps are built again. The score of a node
+rises in two cases: a pod is placed and the class prefers to run near that pod, or a pod ends and the class prefers not to run
+near that pod.
 """
 
 import heapq
@@ -50,9 +51,9 @@ def _least(index: NodeIndex, preferred: Preferred, nodes: Iterable[Node]) -> Nod
 
 
 def _refresh(index: NodeIndex, ask_class: AskClass, preferred: Preferred, takes: Takes) -> None:
-    """Add the nodes that moved up in the node order since the last refresh.
+    """Add the nodes that moved up in the node order since the last refresh to the heaps of the class.
 
-    Build the heaps again instead if a score rose, or if that is cheaper.
+    If a score rose, or if it costs less, build the heaps again instead.
     """
     has_risen = preferred.buckets is None and preferred.seen != preferred.steps(index.domains)
     better = None if has_risen else index.read_log(preferred, preferred.size)
