@@ -58,7 +58,8 @@ class Pledge:
     def reserves(self) -> bool:
         """Return whether the pledge gives way to a claim that needs the node.
 
-        A reservation gives way. A pledge of a suspended decision, for which a new plan is being sought, gives way as well.
+        Two kinds of pledges give way: reservations, and the pledges of a suspended decision, for which a new plan is being
+        sought.
         """
         return self.commitment.facts.reserves or self.commitment.suspended
 
@@ -189,7 +190,7 @@ class Decisions:
         self.leaving: dict[str, Ask] = {}
         """The victims that still run, both of open and of ended decisions."""
         self.marked: dict[str, Ask] = {}
-        """Those victims in ``leaving`` that are only marked, so that their eviction can still be withdrawn (J11)."""
+        """The victims in ``leaving`` that are only marked, so that their eviction can still be withdrawn (J11)."""
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
         """The eviction marks that the shim reported on pods after a restart of the core.
 

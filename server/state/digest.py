@@ -1,8 +1,8 @@
 """The digest: one hash of all visible state of a partition. Equal states have equal digests.
 
-The digest leaves out state that only makes the search fast (heaps, logs, parked groups). The digest leaves out, too, state that
-can be computed from the included state. The digest includes every order that influences decisions: the order of nodes,
-applications, waiting asks and commitments.
+The digest leaves out state that only makes the search fast (heaps, logs, parked groups), and state that can be computed from the
+included state. The digest includes every order that influences decisions: the order of nodes, applications, waiting asks and
+commitments.
 """
 
 import enum
@@ -73,7 +73,7 @@ def records(partition: Partition) -> Iterator[Record]:
 
 
 def _resumption(partition: Partition) -> Iterator[Record]:
-    """Yield the objects that a manager has to report again after it registered again, and the work that waits for the end of its sync."""
+    """Yield the objects that a manager that registered again still has to report, and the work that waits for its sync to end."""
     known = partition.resumption
     if known is None:
         return

@@ -32,8 +32,7 @@ A small quantity of an ask is checked against the partition's total of its type 
 def is_small(resource: Resource) -> bool:
     """Return whether all quantities are below `SMALL`.
 
-    An ask with only such quantities needs no check of totals, unless the total of a type is high
-    (`EquivalenceClasses.crowded`).
+    If no type has a high total (`EquivalenceClasses.crowded`), the totals need no check for an ask with only such quantities.
     """
     return all(quantity < SMALL for _, quantity in resource)
 

@@ -96,9 +96,9 @@ class Limiter:
 
         An ask that replaces a placeholder always fits, because the placeholder already holds the headroom.
 
-        If a decision freed the capacity for the ask, promises to other asks are ignored, because the decision considered them
-        when it was made. The ask may thus take headroom that was promised to another ask. The other ask then gets the headroom
-        that the victims of this ask's decision free.
+        If a decision freed the capacity for the ask, promises to other asks are ignored, because the decision considered these
+        promises when it was made. The ask may thus take headroom that was promised to another ask. The other ask then gets the
+        headroom that the victims of this ask's decision free.
         """
         held = ask_class.pledge
         if held is None:
@@ -175,9 +175,9 @@ def group_limit(spec: QueueSpec, group: str) -> UserLimit | None:
 def matched_group(leaf: "Queue", groups: tuple[str, ...]) -> str:
     """Return the one group whose limits apply to an application, on the application's whole path.
 
-    The limits are read from the leaf up to the root, and at each queue in the order of the file. The result is the first group
-    of the user that a limit names. If the limits name none of the user's groups, return the wildcard if a limit on the path has
-    it, and else no group ("").
+    The limits are read from the leaf up to the root, and at each queue in the order of the configuration. The result is the first
+    group of the user that a limit names. If the limits name none of the user's groups, the result is the wildcard if a limit on
+    the path has it, and else no group ("").
     """
     queue: Queue | None = leaf
     wildcard = ""

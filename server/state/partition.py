@@ -238,8 +238,8 @@ class Partition:
     def learn(self, spec: AskSpec) -> None:
         """Remember the equivalence class of a spec, so that later asks with this spec need no search.
 
-        If the spec is plain, its quantities are small, and the total of no type is very large (``classes.crowded``), then
-        ``classes.plain`` has the class, too.
+        The class is also added to ``classes.plain`` under three conditions: the spec is plain, its quantities are small, and the
+        total of no type is very large (``classes.crowded``).
         """
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that is added next counts itself
 

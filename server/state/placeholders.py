@@ -22,7 +22,10 @@ TIMEOUT_MS: Final = 900_000
 
 
 PLACEHOLDERS: Final = "(placeholders)"
-"""The name of the gang of placeholders whose client names no gang. No label of a pod can have this value."""
+"""The name of the gang of placeholders whose client names no gang.
+
+No label of a pod can have this value, so that no client can use the name.
+"""
 
 
 class GangStyle(enum.Enum):

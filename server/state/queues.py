@@ -22,7 +22,7 @@ The keys of two children always differ, so that the children themselves are neve
 
 
 class QueueState(enum.StrEnum):
-    """The state of a queue. A draining queue takes no new applications. A stopped queue also places no asks."""
+    """The state of a queue. A draining queue takes no new applications. A stopped queue takes no new applications and places no asks."""
 
     ACTIVE = "Active"
     DRAINING = "Draining"

@@ -77,7 +77,10 @@ class Resumption:
         self.unchecked[node.node_id] = known or changed
 
     def reported(self, ask: "Ask") -> None:
-        """Record that an ask or allocation was reported again. The caller records the other facts of the report."""
+        """Record that an ask or allocation was reported again.
+
+        The caller records all other facts of the report, such as a changed size.
+        """
         self.asks.pop(ask.key, None)
         self.unseen.pop(ask.key, None)
         self.unordered.pop(ask.key, None)

@@ -1,4 +1,4 @@
-"""The state of the round loop between ticks: where the loop stopped, and which asks need no further check (design 6.2).
+"""The state of the round loop between ticks: the place at which the loop stopped, and the asks that need not be checked again (design 6.2).
 
 Most of this state only saves work: if it is lost, the decisions stay the same. Two parts of the state are exceptions, because
 they delay the next rounds: the start of the last round of claims, and the releases of earlier rounds (P1, P5). After a restart
@@ -45,7 +45,7 @@ class ReservationSearch:
     found: "list[Ask]" = field(default_factory=list)
     """The asks that may reserve and that the round has not tried yet, in order. The list has a largest length."""
     due_ms: int | None = None
-    """The next instant at which another ask may reserve."""
+    """The next instant at which an ask that may not reserve yet may reserve."""
     cut: bool = False
     """Whether the search found more asks than ``found`` can hold."""
 
@@ -81,7 +81,7 @@ class ClaimSearch:
     placeable: "dict[Group, None]" = field(default_factory=dict)
     """The groups that did not wait for preemption when they were searched."""
     again_ms: int | None = None
-    """The next instant at which another ask may claim."""
+    """The next instant at which an ask that may not claim yet may claim."""
 
     @property
     def is_searching(self) -> bool:
@@ -110,7 +110,7 @@ class GroupSearch:
     began_ms: int
     """The instant at which the search began."""
     again_ms: int | None = None
-    """The next instant at which another ask may be due."""
+    """The next instant at which an ask that is not due yet is due."""
 
 
 class Round:

@@ -304,9 +304,9 @@ def relimit(partition: Partition) -> None:
 def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[bool]:
     """Rebuild all limiters from the usage and the limits in force. The order is rebuilt before it is used again (`ranking_stale`).
 
-    If the partition has no deserved shares in force, the ``prepared`` bounds are used. Limiters of applications are rebuilt only
-    if there are limits of users or groups, if a queue gained or lost its limiter, or if it lost a limiter of firm use that
-    blocked a class. Return whether limiters of applications were rebuilt.
+    If the partition has no deserved shares in force, the ``prepared`` bounds are used. Limiters of applications are rebuilt in
+    three cases: there are limits of users or groups, a queue gained or lost its limiter, or a queue lost a limiter of firm use
+    that blocked a class. Return whether limiters of applications were rebuilt.
     """
     is_classed = has_classes(partition.spec.preemption)
     usable = None if partition.deserved else prepared

@@ -16,7 +16,7 @@ The number is so low that it is at most every free amount, even a negative free 
 GAPS_MIN: Final = 64
 """The number of empty rows of removed classes above which a table that has to grow is rebuilt without these rows.
 
-The table must have more empty rows than classes, too.
+A second condition is that the table has more empty rows than classes.
 """
 
 
@@ -72,7 +72,7 @@ class Unschedulable:
             self.requiring.pop(ask_class, None)
 
     def within(self, most: Sequence[int], also: "Iterable[AskClass]" = ()) -> "list[AskClass]":
-        """Return the classes of the table whose demand is at most ``most`` in every type, and those classes in ``also`` that are in the table."""
+        """Return the classes of the table whose demand is at most ``most`` in every type, and those in ``also`` that the table has."""
         count = len(self._classes)
         found = self._used[:count].copy()
         for at, demands in enumerate(self._demands):
