@@ -35,8 +35,8 @@ class CandidatePlace(NamedTuple):
 Importance = tuple[int, tuple[int, ...], str]
 """The sort key of an allocation.
 
-Allocations sorted by these keys are in the order of their places, unless an allocation counted as opted out when its key was
-made.
+Allocations sorted by these keys are in the order of their places. An exception is an allocation that counted as opted out when
+its key was made.
 """
 
 
@@ -193,8 +193,8 @@ class Running:
     def excerpt(self, last: int) -> tuple[int, int, list[int]]:
         """Return an excerpt of the candidates around the place ``last``, as a tuple: (number of all candidates, start, places).
 
-        ``places`` has the places of the candidates in the excerpt, and ``start`` is the index of its first candidate among all
-        candidates.
+        ``places`` has the places of the candidates in the excerpt. ``start`` is the index of the excerpt's first candidate among
+        all candidates.
         """
         places = np.flatnonzero(self.barred == CANDIDATE)
         start = around(len(places), int(places.searchsorted(last)))
@@ -214,7 +214,7 @@ class Running:
         return place, number, len(candidates), reason
 
     def last_barred(self, reasons: int) -> int | None:
-        """Return the number of the reason that excludes the most important excluded allocation that holds a wanted type.
+        """Return the number of a reason: the reason that excludes the most important of the excluded allocations that hold a wanted type.
 
         Return None if no excluded allocation holds a wanted type.
 
