@@ -105,9 +105,10 @@ def may_cross(trial: Trial) -> bool:
 def may_improve(trial: Trial) -> bool:
     """Return whether a plan may make a node better for the next claim, even if none of its victims runs there (W8).
 
-    A plan may do so under either of two settings. First, shares may protect only queues that have their whole share. Once a
-    queue is below its share, its other pods may be evicted, too. Second, one victim may be allowed to bring its queues below
-    their shares. With all other settings, later claims can evict fewer pods after a plan than before.
+    This is possible with either of two settings. With the first (`protects_only_whole`), shares protect only queues that have
+    their whole share. Once a plan has brought a queue below its share, more pods of the queue may be evicted. With the second
+    (`may_cross`), one victim of a claim may bring its queues below their shares. With all other settings, later claims can evict
+    fewer pods after a plan than before.
     """
     return protects_only_whole(trial) or may_cross(trial)
 

@@ -168,7 +168,7 @@ def come_of_age(partition: Partition, oldest: list[Ask], now: int) -> Iterator[A
 
 
 def is_searching(partition: Partition) -> bool:
-    """Return whether the search has groups left, in which it may still find asks that come before the asks that it has found."""
+    """Return whether the search has groups left. In these groups there may be asks that come before the asks that were found so far."""
     search = partition.round.reservation_search
     return search is not None and bool(search.groups)
 

@@ -99,8 +99,8 @@ def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
 
     A check has lost its purpose if one of its asks ended or got a node, or if its decision ended.
 
-    ``all_planned`` says that the policies have planned for every claim again since the last answer. A check whose plan the
-    policies did not make again since the manager agreed to it has lost its purpose, too.
+    ``all_planned`` says that the policies have planned for every claim again since the last answer. A check has also lost its
+    purpose if the manager agreed to its plan and the policies have not made this plan again since.
     """
     checks = partition.decisions.checks
     found: list[Decision] = []

@@ -1,8 +1,8 @@
 """Takeovers of reservations: a reservation moves to an ask of higher priority for which no other node can be reserved.
 
-An ask may use the capacity that a reservation of a lower priority keeps. This is not enough for an ask that fits into no node's
-free capacity even without reservations. While such an ask has no reservation itself, smaller asks of its priority use all
-capacity that becomes free. To get a node nevertheless, such an ask may take a reservation over. These rules apply:
+An ask may use the capacity that a reservation of a lower priority keeps. But an ask may be too large for the free capacity of
+every node, even if no node were reserved. While such an ask has no reservation, smaller asks of its priority use all capacity
+that becomes free. To get a node nevertheless, such an ask may take a reservation over. These rules apply:
 
 1. The ask's priority is higher than the owner's priority, as their lowest common queue sees both. Between equal priorities
    there is no takeover, because two asks could exchange a node forever.

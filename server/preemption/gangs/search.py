@@ -415,9 +415,9 @@ class _Line:
         The nodes are then judged again.
 
         An allocation with one of the ties ``ties`` may be protected now, so that a verdict has to choose other victims. A gang
-        that is evicted whole has members on several nodes. For such a gang, all ties in ``touched`` count. A verdict that a
-        node's candidates do not suffice may be wrong, too: the taking of one candidate may have protected others. If that
-        candidate is protected now, these others may suffice.
+        that is evicted whole has members on several nodes. For such a gang, all ties in ``touched`` count. A verdict that the
+        candidates of a node do not suffice may be wrong, too, if the first candidate that was taken protected the next
+        candidates. If the first candidate is protected now, the next candidates may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):

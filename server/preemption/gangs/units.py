@@ -32,7 +32,8 @@ HARMLESS = frozenset(
 )
 """The codes of rules that do not protect a member whose gang is evicted whole.
 
-Such a member need not hold a lacking type. Whether its queues can lose its amounts is tested for all victims together.
+A member that is evicted with its gang need not hold a lacking type. Another test says whether the queues can lose the amounts of
+all victims together.
 """
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
 """The code of the rule on the dead zone, the amount by which a queue may exceed its entitlement without losing pods to claims (P9).

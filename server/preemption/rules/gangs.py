@@ -167,10 +167,10 @@ def taken_for_decided_types(trial: Trial, plan: Plan) -> Refusal | None:
 
     A *unit* is a gang that is evicted whole, or a single victim. Units in the gang's own queue count as gone in this test. The
     units of other queues are justified if they can be evicted one after the other so that each unit frees such a type on a node
-    that still lacks the type. The rule builds this order from its end. It chooses as last unit one that frees a lacking type even
-    when all other units are gone, and removes it from the set. It then chooses the last unit of the smaller set, and so on. The
-    removal of a unit never makes another unit unsuitable, because a node with fewer victims lacks at least as much. If no unit of
-    the set can be the last, the plan is refused.
+    that still lacks the type. The rule builds this order from its end. A unit can be the last of a set if it frees a lacking type
+    even when all other units of the set are gone. The rule removes such a unit from the set, then a last unit of the smaller set,
+    and so on. The order of these removals does not matter, because a node with fewer victims lacks at least as much. If no unit
+    of the set can be the last, the plan is refused.
     """
     if not plan.facts.gang:
         return None

@@ -127,10 +127,12 @@ def open_queue(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | 
 
 
 def headroom(trial: Trial, policy: PolicyFacts, ask: WaitingAsk) -> Refusal | None:
-    """Refuse an ask that a limit of its user or group forbids. Refuse a reservation also if the ask has no headroom in its queues.
+    """Refuse an ask that a limit of its user or group forbids.
 
-    Promised capacity counts as used. Other policies need no headroom in the queues at this point, because the eviction of
-    victims may give headroom.
+    A reservation is also refused if the ask has no headroom in its queues.
+
+    Promised capacity counts as used. A policy that may evict pods needs no headroom in the queues before planning, because the
+    evictions may give headroom.
     """
     if not ask.within_limits and not policy.reserves:
         return Refusal(Rule.USER_LIMIT, "a limit of its user or group has no headroom for it")
