@@ -41,7 +41,10 @@ class Address:
 
 
 def address(text: str) -> Address:
-    """Return the place that a FILE or URL names. Raise HistoryError for a URL of another kind, or without its client."""
+    """Return the place that a FILE or URL names.
+
+    Raise HistoryError for a URL of an unknown kind, or if the client library for the URL is not installed.
+    """
     scheme, found, rest = text.partition("://")
     if not found:
         return _file(Path(text))

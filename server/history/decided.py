@@ -75,7 +75,7 @@ class Decisions:
         self._changed.add(place)
 
     def victims(self, partition: str, decision_id: str, victims: Iterable[Any]) -> None:
-        """Record victims of a decision."""
+        """Add victims to a decision that is followed."""
         place = (partition, decision_id)
         if place not in self._open:
             return
@@ -106,7 +106,7 @@ class Decisions:
         self._changed.add(place)
 
     def stays(self, partition: str, key: str, decision_id: str) -> None:
-        """Record the withdrawal of an eviction."""
+        """Record that the eviction of a decision's victim was withdrawn, so that the pod stays."""
         place = (partition, decision_id)
         record = self._open.get(place)
         if record is not None:

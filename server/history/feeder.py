@@ -122,7 +122,7 @@ class Feeder:
         self._thread = threading.Thread(target=self._work, name="history", daemon=True)
 
     def start(self) -> None:
-        """Start the thread and the process."""
+        """Start the thread, which starts the writing process."""
         self._thread.start()
 
     def wait_opened(self) -> str:
@@ -335,7 +335,7 @@ class Feeder:
         self._listen()
 
     def _listen(self) -> None:
-        """Read the reports of the process."""
+        """Read the reports that the writing process has sent, without waiting for more."""
         assert self._process is not None
         assert self._process.stdout is not None
         with suppress(BlockingIOError):

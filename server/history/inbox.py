@@ -35,7 +35,7 @@ class Inbox:
         self._has_ended = False
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that reads the pipe."""
         threading.Thread(target=self._fill, name="inbox", daemon=True).start()
 
     def frames(self) -> Iterator[Frame]:

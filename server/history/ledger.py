@@ -72,7 +72,7 @@ class Ledger:
         self._now = 0
 
     def next_number(self) -> int:
-        """Return the next identifier."""
+        """Return the next identifier for a row."""
         self._counter += 1
         return self._counter
 
@@ -91,7 +91,7 @@ class Ledger:
             _ACTIONS[kind](self, *facts)
 
     def _run(self, kind: str, size: int, data: bytes) -> None:
-        """Apply the rows of a run."""
+        """Apply the rows of a packed run (`rows_fast`) of ``size`` events or decisions of one kind."""
         action = _OF_RUNS[kind]
         for facts in unpacked(Run(kind, size, data)):
             action(self, *facts)

@@ -52,7 +52,7 @@ def seen(connection: Connection, run: int, now: int) -> None:
 
 
 def ended(connection: Connection, run: int, now: int, why: str) -> None:
-    """Record the end of a run."""
+    """Record the end of a run, with the reason ``why``."""
     table = schema.RUNS
     values = {"seen_ms": now, "ended_ms": now, "why": why}
     connection.execute(update(table).where(table.c.id == run).values(**values))

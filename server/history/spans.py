@@ -136,5 +136,5 @@ def quotients(span: Span) -> tuple[Values, Values]:
 
 
 def sums_of(averages: Iterable[int], rests: Iterable[int], covered_ms: int) -> Values:
-    """Return the integrals that `quotients` divided."""
+    """Return the integrals from which `quotients` computed these averages and remainders."""
     return tuple(one * covered_ms + rest for one, rest in zip(averages, rests, strict=True))

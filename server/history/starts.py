@@ -61,7 +61,7 @@ class Starts:
             self._add(before.seen_ms, KILLED, "", "it did not end in order", {}, core)
 
     def started(self, now: int, version: str, before: Before | None) -> None:
-        """Record the start of a core."""
+        """Record the start of a core. ``before`` is the end of the previous run."""
         self._add(now, STARTED, "", f"version {version}", _away(now, before))
 
     def leads(self, now: int, before: Before | None = None) -> None:

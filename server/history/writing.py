@@ -77,7 +77,9 @@ class Writer:
         return self._ledger.size >= PENDING_MAX
 
     def open(self, now: int, about: Beginning, *, is_start: bool) -> None:
-        """Open the database and begin a run. ``is_start`` says that the core started, and not only this process.
+        """Open the database and begin a run. ``is_start`` says that the core itself has just started.
+
+        If it is false, only this process was started again.
 
         Raise HistoryError if the history can never be used. The reason of any other failure is in ``failing``. If this core
         shares its history, a possible reason is that another core writes.

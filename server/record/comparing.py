@@ -53,12 +53,12 @@ class Comparison:
         self._killed = self._ended = False
         self._where = ""
         self.same = 0
-        """``same`` counts equal lines."""
+        """The number of equal lines."""
         self.missed = 0
-        """``missed`` counts the entries of the replay whose lines are missing in the log, because the log reports them as missing or because the run was killed.
+        """The number of entries of the replay whose lines are missing in the log.
 
-        The last decisions of a killed run may be missing. After the line that reports the kill, further entries of the replay are
-        therefore no difference.
+        The log reports these lines as missing, or the run was killed. The last decisions of a killed run may be missing. After
+        the line that reports the kill, more entries of the replay are therefore no difference.
         """
         self.difference: Difference | None = None
 

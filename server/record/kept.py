@@ -17,7 +17,10 @@ from server.record.serialization import BadFormError, Fields, Forms
 
 FORMAT: Final = 1
 KEPT_BYTES_MAX: Final = 32 << 20
-"""The largest number of bytes of such a file. A configuration has at most 2 MiB, and a character takes up to 12 bytes here."""
+"""The largest number of bytes of the kept file.
+
+A configuration has at most 2 MiB, and a character of it takes up to 12 bytes in the file.
+"""
 _NAME: Final = "configuration.json"
 _CHECKSUM: Final = "checksum"
 

@@ -28,8 +28,8 @@ _log = structlog.get_logger("server.record")
 class DecisionLog:
     """A decision log that is open for writing.
 
-    ``uncounted`` says why lines that a killed process loses cannot be counted. ``uncounted`` is empty if such lines can be
-    counted.
+    ``uncounted`` is the reason why the lines that this process would lose if it were killed cannot be counted. The reason is ""
+    if these lines can be counted.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class DecisionLog:
         self._first = tail.first
         self.chain = tail.chain
         self.lost = ended.missing.lines if ended.missing else 0
-        """``lost`` counts the lines that will never be written, including the lines that the previous run lost."""
+        """The number of lines that will never be written, including the lines that the previous run lost."""
         self.gaps = int(ended.missing is not None)
-        """``gaps`` counts the series of consecutive lost lines."""
+        """The number of series of consecutive lost lines."""
         self.failing = ""
-        """``failing`` says why the log cannot be written. ``failing`` is empty if the log can be written."""
+        """The reason why the log cannot be written now, "" if it can be written."""
         self._gap: tuple[int, int, int] | None = None
         self._handed = self.lost
         self._accounted = self.lost
@@ -127,7 +127,7 @@ class DecisionLog:
         return Tail(before.chain, 0, before.chain.number, [*before.found, *tail.found])
 
     def hand(self, lines: int, now: int) -> None:
-        """Record in the mark file that the decisions of ``lines`` further lines may be sent.
+        """Record in the mark file that the decisions of the next ``lines`` lines may be sent.
 
         The lines of these decisions may still have to be written.
         """

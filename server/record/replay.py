@@ -40,12 +40,13 @@ class Summary:
     victims: int = 0
     releases: int = 0
     parted: tuple[int, int, int] | None = None
-    """``parted`` describes the first tick at which the replay and the recorded core had made different numbers of decisions.
+    """The first tick at which the numbers of decisions differ, or None.
 
-    It has the number of the tick's line, the number of decisions of the recorded core, and that of the replay.
+    The value has the number of the tick's line in the trace, the number of decisions that the recorded core had made, and the
+    number that the replay had made.
     """
     ended: str | None = None
-    """``ended`` says why the trace ends. ``ended`` is None if the core did not end in order, so that the trace has no line `End`."""
+    """The reason why the trace ends. None if the core did not end in order, so that the trace has no line `End`."""
 
 
 class Replay:

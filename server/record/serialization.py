@@ -63,7 +63,7 @@ class Binary:
         return binascii.b2a_base64(value, newline=False).decode("ascii")
 
     def read(self, plain: Plain) -> object:
-        """Return the bytes of a text in Base64."""
+        """Return the bytes that a text in Base64 encodes."""
         try:
             return base64.b64decode(plain, validate=True)  # type: ignore[arg-type]
         except (ValueError, TypeError) as error:
@@ -185,7 +185,7 @@ class Fields:
         ]
 
     def write(self, value: object) -> dict[str, Plain]:
-        """Return every field by name."""
+        """Return an object with the written value of every field, by the field's name."""
         return {
             name: getattr(value, name) if write is None else write(getattr(value, name))
             for name, write in self._direct
@@ -252,16 +252,16 @@ class Forms:
 
 
 class Promise:
-    """The placeholder of a form that is still being made."""
+    """A form that refers to another form, which is still being made."""
 
     form: Form
 
     def write(self, value: object) -> Plain:
-        """Return the result of the form's `write`."""
+        """Return the result of `write` of the form to which this promise refers."""
         return self.form.write(value)
 
     def read(self, plain: Plain) -> object:
-        """Return the result of the form's `read`."""
+        """Return the result of `read` of the form to which this promise refers."""
         return self.form.read(plain)
 
 

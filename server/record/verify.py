@@ -57,9 +57,9 @@ class Remark(NamedTuple):
     where: str
     what: str
     wrong: bool
-    """Whether the log cannot be trusted there."""
+    """Whether the log cannot be trusted at the place of the remark."""
     missing: Missing | None = None
-    """``missing`` describes the lines that are missing there, or is None."""
+    """The lines that are missing at the place of the remark, or None."""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ class Scribe:
         self._thread.start()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Queue a job."""
+        """Queue a job for the thread."""
         self._submit(job).add_done_callback(_check)
 
     async def asked(self, job: Callable[[], bool]) -> bool:

@@ -206,7 +206,7 @@ class Feed:
         return replies
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
-        """Take events as the core does."""
+        """Pass events to the core, and add them to the slice for the followers."""
         if self._writer is not None:
             self._writer.events(events, now)
         replies = self._core.take(events, now)

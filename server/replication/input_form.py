@@ -138,7 +138,7 @@ class InputReader:
             _trim(self._specs)
 
     def _keep(self, frame: _Frame) -> None:
-        """Keep a template."""
+        """Store a template under its number, for the events that name it."""
         if frame.is_plain:
             (value,) = _rows(frame)
             spec = _SPEC_FORM.read(value)
@@ -202,7 +202,10 @@ class _AsGiven:
 
 
 def _trim(specs: dict[Any, Any]) -> None:
-    """Drop the oldest templates if there are too many. Writer and reader do so after the same frames."""
+    """Drop the oldest templates if there are too many.
+
+    Writer and reader call this function after the same frames, so that both drop the same templates.
+    """
     while len(specs) > SPECS_MAX:
         del specs[next(iter(specs))]
 

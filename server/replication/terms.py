@@ -37,7 +37,10 @@ class Reach(enum.Enum):
 
 
 def begun(terms: Sequence[Term], name: str, position: int) -> tuple[Term, ...]:
-    """Return the terms after a process has begun to lead at a position, the last `TERMS_MAX` of them."""
+    """Return the terms with one more term, of a process that begins to lead at a position.
+
+    Only the last `TERMS_MAX` terms are returned.
+    """
     return (*terms, Term(name[:NAME_CHARACTERS], position))[-TERMS_MAX:]
 
 
