@@ -2,8 +2,8 @@
 
 The search for the next ask goes from the root down: at each queue it follows the best entry of the queue's heap (6.3, 6.4).
 
-An entry in a heap has the priority that a child queue, application or group announced when the entry was added. That priority
-may be outdated, so the search verifies it.
+An entry in a heap has the priority that a child queue, application or group announced when the entry was added. The search
+verifies this priority, because it may be outdated.
 """
 
 import heapq

@@ -3,7 +3,7 @@
 For an ask with preferences, `preferred_nodes` ranks the nodes.
 
 `pick_node` chooses the node for one ask, and `take_nodes_fast` chooses the nodes for many asks. All other public functions test
-whether a given node can take an ask, some with and some without the capacity that the ask's pledge keeps.
+whether a given node can take an ask. In some of these tests, the capacity that the ask's pledge keeps counts as free.
 """
 
 import heapq
@@ -295,7 +295,8 @@ def _pick_shared(
 ) -> tuple[Node | None, Sequence[NodeEntry]]:
     """Return the best node that takes the class among the first nodes of a shared heap, and the nodes that did not take it.
 
-    The list of the nodes that did not take the class is empty unless the class should use another heap.
+    The nodes that did not take the class are returned only if the search gave up after MISSES_MAX nodes, so that the class should
+    use another heap. Otherwise their list is empty.
     """
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []

@@ -1,11 +1,11 @@
 """The step that offers reserved capacity to asks of higher priority, once nothing else can be placed.
 
-All reservations that an ask outranks are lifted together: the capacity that they keep, on nodes and in limits, counts as free.
-Asks that outrank the same set of reservations form one offer. These asks are put into the order again and placed as usual,
-while all other asks stay parked. Larger sets of reservations are offered first. An ask is thus tried before the asks that it
-outranks, because it outranks all reservations that these asks outrank. Afterwards, gangs are offered reserved capacity in the
-same way, each gang as a whole. At the end, the reservations keep the capacity that is left. An owner that waited for these asks
-and gangs then takes its node, if the owner fits.
+All reservations that an ask outranks are lifted together: the capacity that these reservations keep, on nodes and in limits,
+counts as free. Asks that outrank the same set of reservations form one offer. These asks are put into the order again and placed
+as usual, while all other asks stay parked. Larger sets of reservations are offered first. An ask is thus tried before the asks
+that it outranks, because it outranks all reservations that these asks outrank. Afterwards, gangs are offered reserved capacity in
+the same way, each gang as a whole. At the end, the reservations keep the capacity that is left. An owner that waited for these
+asks and gangs then takes its node, if the owner fits.
 """
 
 from collections import Counter
