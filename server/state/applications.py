@@ -178,10 +178,7 @@ class Tried:
 
 
 class Group:
-    """The waiting asks of one application with one class and one priority, sorted by `Ask.sort_key`.
-
-    - If ``in_turn`` is true, no ask has missed more opportunities than an ask before it (P4).
-    """
+    """The waiting asks of one application with one class and one priority, sorted by `Ask.sort_key`."""
 
     __slots__ = (
         "application",
@@ -216,6 +213,7 @@ class Group:
         self.live = 0
         """The number of asks in ``asks`` that are still in the group."""
         self.in_turn = True
+        """Whether no ask of the group has missed more opportunities than an ask before it (P4)."""
         self.entry: GroupEntry | None = None
         """The group's current entry in the application's heap. ``entry`` is None while the group is parked or empty."""
         self.parked = False

@@ -152,7 +152,8 @@ class EquivalenceClasses:
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
         """Remember the class of a spec.
 
-        The fast path also uses the class if the spec is plain, its quantities are small and no type is crowded.
+        The class is also added to ``plain``, for the fast path, if the spec is plain, its quantities are small and no type is
+        crowded.
 
         If SHAPES_MAX specs are already remembered, all of them are forgotten first.
         """

@@ -29,7 +29,7 @@ CODES: Final[Mapping[str, Code]] = {
 _LENDABLE: Final = GangClass.LENDABLE
 """`GangClass.LENDABLE`, looked up once because each access to a member of an enumeration is slow."""
 OWN: Final = ("queue", "firm")
-"""The kinds of limits whose headroom is smaller by the amounts that decisions and reservations promise."""
+"""The kinds of limits whose headroom is reduced by the amounts that decisions and reservations have promised."""
 
 
 def kept(left: int, waiting: int) -> int:

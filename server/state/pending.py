@@ -16,8 +16,8 @@ from server.state.queues import Queue
 def enqueue(partition: Partition, ask: Ask) -> None:
     """Add a waiting ask to its application.
 
-    The ask joins the asks that wait for placeholders if it has to wait for one. Else it joins its gang if it has one, and
-    otherwise its group.
+    The ask joins the asks that wait for placeholders if it has to wait for one. A member of a gang joins its gang. Any other ask
+    joins its group.
 
     A gang member joins a group instead of its gang in two cases: as many members as the gang needs are placed, or the ask has a
     pledge.

@@ -17,7 +17,7 @@ Key = tuple[int, NodeEntry]
 class Preferred:
     """The preferences of one class.
 
-    - ``cursor`` and ``log_epoch`` are explained at `AskClass`.
+    ``cursor`` and ``log_epoch`` are explained at `AskClass`.
     """
 
     __slots__ = (

@@ -32,7 +32,7 @@ class QueueState(enum.StrEnum):
 class Queue:
     """The state of one queue. Amounts are lists by type index.
 
-    - ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
+    ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
     """
 
     __slots__ = (

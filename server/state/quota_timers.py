@@ -30,7 +30,10 @@ class Move(enum.StrEnum):
     WITHIN = "within"
     """The timer was disarmed, because the queue is within its maximum."""
     RAISED = "raised"
-    """A raised maximum disarmed the timer, although the queue still exceeds the maximum. The maximum is not enforced (Q4)."""
+    """A raised maximum disarmed the timer, although the queue still exceeds the maximum.
+
+    No quota run enforces the raised maximum (Q4).
+    """
     OFF = "off"
     """The timer was disarmed, because the delay, the maximum, the queue or quota preemption no longer exists."""
     DROPPED = "dropped"

@@ -44,7 +44,7 @@ def rebuild(partition: Partition) -> None:
 def rebuild_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[None]:
     """Rebuild the shares, the heaps and the parked groups after a configuration or a change of the total.
 
-    The measures in ``prepared`` were computed for the capacity that the partition had at that time.
+    The measures in ``prepared`` are used only if the partition still has the capacity for which they were computed.
     """
     partition.ranking_stale = False
     partition.shared_for = None
