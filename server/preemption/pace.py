@@ -181,7 +181,10 @@ class Account:
         )
 
     def count(self, plan: Plan) -> None:
-        """Subtract the victims of a plan that is carried out from the budgets. A plan without victims uses up nothing."""
+        """Subtract the amounts of a plan's victims from the budgets, because the plan is carried out.
+
+        A plan without victims uses up nothing.
+        """
         if self._bounded and plan.facts.budgeted and plan.releases:
             self._taken += amounts(self._view, plan)
             self._decided = True

@@ -49,7 +49,10 @@ class Part:
 
     @property
     def is_last(self) -> bool:
-        """Return whether no groups are left for the next ticks. While claims wait for the next round (P1), the result is True."""
+        """Return whether no groups are left for the next ticks.
+
+        While claims wait for the next round (P1), there is no search of groups, and the result is True.
+        """
         return self._search is None or len(self._search.groups) <= PART_MOST
 
     def settle(self, *, cut: bool) -> bool:

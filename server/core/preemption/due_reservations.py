@@ -178,11 +178,11 @@ def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
 
     Return whether the next tick has to continue the search or begin another.
 
-    ``all_tried`` is true if the round tried every ask of the search. It is false if the budget or a takeover stopped the round
-    before that. An ask that was left out of the snapshot counts as tried only if no more nodes may be reserved. If more nodes
-    may be reserved, the ask was left out because the asks before it used up the budget, and the next tick has to try the ask.
-    When a reservation ends, the round's record of refused asks (`Round.masked`) is cleared, because the end of a reservation
-    may make a decision possible.
+    ``all_tried`` is true if the round tried every ask of the search, and false if the budget or a takeover stopped the round
+    earlier. An ask that was left out of the snapshot counts as tried only if no more nodes may be reserved. If more nodes may be
+    reserved, the ask was left out because the asks before it used up the budget, and the next tick has to try the ask. When a
+    reservation ends, the round's record of refused asks (`Round.masked`) is cleared, because the end of a reservation may make a
+    decision possible.
     """
     state = partition.round
     search = state.reservation_search

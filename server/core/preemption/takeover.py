@@ -11,9 +11,8 @@ that becomes free. To get a node nevertheless, such an ask may take a reservatio
 3. Asks are considered in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
    little, the ask gets the node that arrived first. If a node without pledges would suit the ask, and the ask's limits lack
    headroom only because of reservations that the ask outranks, the ask reserves that node and takes no reservation over.
-4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more
-reservations than
-   before.
+4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more reservations
+   than before.
 
 Asks that come after this ask in the order of reservations may not reserve before this ask has its node. Without this rule, a
 node could be reserved for a later ask, and the earlier ask would take the node over at the same instant.

@@ -61,7 +61,8 @@ def refusal(frozen: frozenset[Pair], snapshot: Snapshot, plan: Plan) -> Refusal 
 def configured(state: State, answers: Sequence[Decision]) -> None:
     """If ``answers`` say that a configuration was accepted, end the freezes in all partitions, and clear the recorded deficits.
 
-    The freezes end because entitlements may have changed. Events of nodes also end freezes, but elsewhere.
+    The freezes end because entitlements may have changed. Freezes also end at changes of nodes, which this function does not
+    handle.
     """
     if any(isinstance(one, Noted) and one.code is Code.CONFIGURATION_APPLIED for one in answers):
         for name, partition in state.partitions.items():

@@ -29,7 +29,7 @@ NodeKey = tuple[int, int, int, str]
 NO_VICTIMS: Final = PRIORITY_MIN - 1
 """The highest priority of an empty set of victims: a value below every priority."""
 NODE_STEPS: Final = 1
-"""The cost of judging a node, in units of one placement."""
+"""The number of steps of the budget that judging a node costs. One placement costs one step."""
 
 
 class Judged(NamedTuple):
@@ -197,7 +197,7 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 class Closer:
     """Lower bounds on the number of victims on the nodes of one `MemberNodes`. They are higher than the bounds in that object.
 
-    These bounds stay valid until a placement makes another queue protect candidates (see `holds`).
+    These bounds stay valid until a placement makes one more queue protect candidates (see `holds`).
     """
 
     def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:

@@ -52,14 +52,16 @@ class MemberAssignment(NamedTuple):
 class GangAnswer(NamedTuple):
     """The result of a search: a whole plan, or the reason why there is none.
 
-    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan, ``member``
-    is the member that gets no node, and ``row`` is the row of the node that lacks least for that member.
+    A plan has the members' nodes in the order of the members, and all victims, least important first. Without a plan, the answer
+    says what is missing.
     """
 
     assignments: tuple[MemberAssignment, ...] = ()
     rows: tuple[int, ...] = ()
     member: WaitingAsk | None = None
+    """The member that gets no node, None with a plan."""
     row: int = -1
+    """The row of the node that lacks least for ``member``."""
     lacks: tuple[int, ...] = ()
     """The amounts that are missing on the node ``row``, by type."""
     full: tuple[tuple[str, int], ...] = ()
@@ -265,7 +267,9 @@ class Attempt:
         self.assignment.limited = self.assignment.limited and not rows
 
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
-        """Return the node that lacks least for a member in addition to the placed members, with the amounts that it lacks (G12).
+        """Return the node that lacks least for one more member, and the amounts that this node lacks (G12).
+
+        The members that are placed already keep their capacity.
 
         The node is -1 if no node could hold the member.
         """
@@ -415,9 +419,9 @@ class _Line:
         The nodes are then judged again.
 
         An allocation with one of the ties ``ties`` may be protected now, so that a verdict has to choose other victims. A gang
-        that is evicted whole has members on several nodes. For such a gang, all ties in ``touched`` count. A verdict that the
-        candidates of a node do not suffice may be wrong, too, if the first candidate that was taken protected the next
-        candidates. If the first candidate is protected now, the next candidates may suffice.
+        that is evicted whole has members on several nodes. For such a gang, all ties in ``touched`` count. Even a verdict that
+        the candidates of a node do not suffice may be wrong. Suppose that the eviction of candidate A protected candidate B. If A
+        is protected now, B may be evicted, and the candidates may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):

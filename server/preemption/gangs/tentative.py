@@ -1,4 +1,4 @@
-"""The running sums of a gang's plan (J8): the members' nodes, the victims, and the resulting amounts on nodes and in queues.
+"""A gang's plan while it is made (J8): the members' nodes, the victims, and the resulting amounts on nodes and in queues.
 
 All amounts are sums, so that an attempt is undone by subtraction. This module also tests victims. A victim's queues must be able
 to lose its amounts (G4), and its disruption budgets must allow its eviction (V5). The victims of other queues must not free more
@@ -149,7 +149,7 @@ class TentativeAssignment:
         return found
 
     def needs_with(self, demand: Demand) -> Iterator[tuple[int, Amounts]]:
-        """Yield each node with members, and the amounts that it would need beyond its free capacity for one more member."""
+        """Yield each node on which members are placed, with the amounts that the node would need beyond its free capacity for one more member."""
         for node, used in self._used.items():
             need = [0] * self._width
             for index, wanted in demand:
@@ -178,8 +178,9 @@ class TentativeAssignment:
     def _is_taken_for_a_type(self, row: int) -> bool:
         """Return whether an allocation of another queue frees a type that its node lacks and for which the allocation may be taken (J7).
 
-        The gang's queue must not have reached its entitlement to the type. This test matters on an overcommitted node. The gang
-        needs only a part of the amounts that such a node lacks. `within_share` considers only that part.
+        The gang's queue must not have reached its entitlement to the type. `within_share` does not replace this test. On an
+        overcommitted node, the gang needs only a part of the amounts that the node lacks, and `within_share` considers only this
+        part.
         """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)

@@ -1,13 +1,15 @@
 """Preemption for a required node (G11): pods are evicted from a node for a DaemonSet's pod, whatever their queues are guaranteed.
 
 1. The ask requires one node by name. Only that node is considered, cordoned or not. There is no delay, and the ask is tried once
-after each change of the node. 2. Every pod on the node may be evicted, with four exceptions: pods that require the node
-themselves, untouchable pods, firm pods (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that
-plan for gangs there is a fifth exception: members that a gang needs (J12). Fences and guarantees protect no pod here. 3. Regular
-pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within each of
-these groups, pods of lower priority come first, then younger pods, then smaller pods. `preemption.order` may replace age and size
-(V2). 4. The ask must fit below the limits of its queues, once its victims are gone. 5. The node is held for the ask alone until
-the ask's pod runs there.
+   after each change of the node.
+2. Every pod on the node may be evicted, with four exceptions: pods that require the node themselves, untouchable pods, firm pods
+   (unless `firmbreak: true`), and pods of a higher priority than the ask. In partitions that plan for gangs there is a fifth
+   exception: members that a gang needs (J12). Fences and guarantees protect no pod here.
+3. Regular pods are evicted first, then pods that opted out or whose disruption budget is used up. Originators come last. Within
+   each of these groups, pods of lower priority come first, then younger pods, then smaller pods. `preemption.order` may replace
+   age and size (V2).
+4. The ask must fit below the limits of its queues, once its victims are gone.
+5. The node is held for the ask alone until the ask's pod runs there.
 """
 
 from collections.abc import Iterator, Mapping

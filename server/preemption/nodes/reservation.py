@@ -1,14 +1,16 @@
 """Reservations (C7, design 6.6): a node is kept for an ask that is too large for the capacity that is free now.
 
 1. Nothing is reserved for an ask that has waited less than 2 s, or that its manager has to check first (design 1.8). Members of
-   gangs get no reservation, because a gang is planned as a whole. 2. All limits of the ask must have headroom, and no queue on
-   its path may be stopped. Thus the only thing that the ask lacks is a node. 3. The asks of the whole partition have one order:
-   higher priority first, as seen by the lowest queue above both asks, then longer wait, then earlier arrival
-   (`server.scheduling.outranking`). The snapshot has the asks in this order. 4. An ask gets the node that lacks least of the
-   ask's request. The node must be schedulable, allowed by the ask's constraints and large enough. Its ports must be free, and no
-   capacity of the node may be held for another ask. If several nodes lack equally little, the ask gets the node that arrived
-   first. 5. An ask has at most one reservation, a node has at most one, and the asks of a leaf together have at most
-   RESERVATIONS_PER_LEAF. A partition may have one reservation for each NODES_PER_RESERVATION nodes, and always at least one.
+   gangs get no reservation, because a gang is planned as a whole.
+2. All limits of the ask must have headroom, and no queue on its path may be stopped. Thus the only thing that the ask lacks is a
+   node.
+3. The asks of the whole partition have one order: higher priority first, as seen by the lowest queue above both asks, then longer
+   wait, then earlier arrival (`server.scheduling.outranking`). The snapshot has the asks in this order.
+4. An ask gets the node that lacks least of the ask's request. The node must be schedulable, allowed by the ask's constraints and
+   large enough. Its ports must be free, and no capacity of the node may be held for another ask. If several nodes lack equally
+   little, the ask gets the node that arrived first.
+5. An ask has at most one reservation, a node has at most one, and the asks of a leaf together have at most RESERVATIONS_PER_LEAF.
+   A partition may have one reservation for each NODES_PER_RESERVATION nodes, and always at least one.
 
 The planner applies rule 4. The gate checks rules 2 and 5 again, with all earlier plans counted.
 """

@@ -1,18 +1,23 @@
 """Quota enforcement: a queue over a lowered maximum gives back the amount above it (Q1 to Q17).
 
-1. The target is the amount that the queue uses beyond its maximum, in the types that the maximum names (Q9). 2. A candidate holds
-a type of the target. DaemonSet pods, foreign pods and terminating pods are no candidates (Q10). Firm and untouchable pods are no
-candidates either. With `disruptionbudgets: respect`, a pod whose group has no disruption left is no candidate (V5). 3.
-Non-originators come before originators, low priority before high, preemptible before opted out, and young before old (Q11). A
-partition may replace age by other keys (`preemption.order`, V2). 4. Every queue from the victim's leaf to the root keeps its
-guarantee in each type that the victim uses. A candidate whose eviction would bring a queue below its guarantee is skipped, and
-the next candidate is tried. At the end, victims that are not needed are given back (Q12). 5. `quota.preemption.overshoot` says
-whether the last victim may be larger than the part of the target that is still to be freed (Q13). 6. A parent's target is divided
-among its children, level by level (Q15). The parts are in proportion to the children's usage above their guarantees. 7. The rest
-of the target is then taken from any candidates below the queue. If a run with few candidates still misses the target, it searches
-for a set that meets the target (Q15). 8. A run frees as much of the target as it can. With `quota.preemption.shortfall: abstain`,
-a run frees nothing if it would miss more than the share `miss` of the target. A run reports the freed amount, and the rule that
-prevented it from freeing more (Q14).
+1. The target is the amount that the queue uses beyond its maximum, in the types that the maximum names (Q9).
+2. A candidate holds a type of the target. DaemonSet pods, foreign pods and terminating pods are no candidates (Q10). Firm and
+   untouchable pods are no candidates either. With `disruptionbudgets: respect`, a pod whose group has no disruption left is no
+   candidate (V5).
+3. Non-originators come before originators, low priority before high, preemptible before opted out, and young before old (Q11). A
+   partition may replace age by other keys (`preemption.order`, V2).
+4. Every queue from the victim's leaf to the root keeps its guarantee in each type that the victim uses. A candidate whose
+   eviction would bring a queue below its guarantee is skipped, and the next candidate is tried. At the end, victims that are not
+   needed are given back (Q12).
+5. `quota.preemption.overshoot` says whether the last victim may be larger than the part of the target that is still to be freed
+   (Q13).
+6. A parent's target is divided among its children, level by level (Q15). The parts are in proportion to the children's usage
+   above their guarantees.
+7. The rest of the target is then taken from any candidates below the queue. If a run with few candidates still misses the target,
+   it searches for a set that meets the target (Q15).
+8. A run frees as much of the target as it can. With `quota.preemption.shortfall: abstain`, a run frees nothing if it would miss
+   more than the share `miss` of the target. A run reports the freed amount, and the rule that prevented it from freeing more
+   (Q14).
 
 Fences, preemption delays, priority policies and offsets have no effect here (Q16). Dynamic leaves are treated like configured
 leaves (Q17).

@@ -275,8 +275,8 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
     A gang that was already below its minimum is exempt. A plan for a gang may evict a whole gang, unless
     `job.victimgang` is `avoid`. The rule does not apply to quota runs and surplus reclaim.
 
-    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs. The victims
-    of a claim or a replacement run on one node, while the members of a gang run on several nodes (G8).
+    The rule applies in partitions that plan for gangs. A claim or a replacement takes no member that a gang needs, and does not
+    evict whole gangs either: its victims run on one node, while the members of a gang run on several nodes (G8).
     """
     if not trial.snapshot.knows_firm or plan.shrink is not None or not plan.releases:
         return None
