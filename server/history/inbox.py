@@ -17,7 +17,7 @@ HOLD_MS: Final = 5_000
 BUSY_BYTES: Final = 256 << 10
 """The bytes above `RATE` that a core sends before it counts as busy."""
 LEVEL_MAX: Final = 2 * BUSY_BYTES
-"""The largest excess that is counted. This limit decides how soon a core counts as idle after a burst."""
+"""The largest number of bytes above `RATE` that is counted. The smaller this limit, the sooner a core counts as idle after a burst."""
 RATE: Final = 512
 """The bytes in a millisecond that a core may send without counting as busy. This is the rate of some 1,600 pods a second."""
 HELD_MAX: Final = 32 << 20

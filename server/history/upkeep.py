@@ -29,7 +29,7 @@ AGES: Final[tuple[tuple[Table, Column[Any]], ...]] = (
     (schema.FAILOVERS, schema.FAILOVERS.c.at_ms),
     (schema.GAPS, schema.GAPS.c.to_ms),
 )
-"""The tables whose old rows are deleted, each with the instant that gives the age.
+"""The tables whose old rows are deleted, each with the column of the instant that decides how old a row is.
 
 Configurations are kept, because a rollback may need each of them.
 """

@@ -25,9 +25,9 @@ Lines = Sequence[Sequence[int]]
 class Rows(NamedTuple):
     """The rows of a tree, each with its lines of amounts.
 
-    A row without rows below it wants the amount ``wanted`` + ``more``. For rows with rows below them, ``wanted`` and ``more``
-    are not used. ``least`` and ``most`` bound the part of a row. A ``most`` of None is UNLIMITED. ``endless`` marks rows that
-    count as wanting an unlimited amount. An empty ``endless`` marks no row.
+    A leaf, that is a row without rows below it, wants the amount ``wanted`` + ``more``. For all other rows, ``wanted`` and
+    ``more`` are not used. ``least`` and ``most`` bound the part of a row. A ``most`` of None is UNLIMITED. ``endless`` marks rows
+    that count as wanting an unlimited amount. An empty ``endless`` marks no row.
     """
 
     weights: Sequence[int]

@@ -21,8 +21,8 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_
 def line(value: Mapping[str, Plain], steps: int = 0) -> bytes:
     """Return the value as one line, which ends with a newline.
 
-    The outer ``steps`` levels of nesting are joined by this function and not by the JSON encoder, which holds the interpreter's
-    lock. A thread that writes a long line therefore lets other threads run in between.
+    The outer ``steps`` levels of nesting are joined by this function and not by the JSON encoder, because the encoder holds the
+    interpreter's lock until it returns. A thread that writes a long line therefore lets other threads run in between.
     """
     return f"{_text(value, steps)}\n".encode("ascii")
 

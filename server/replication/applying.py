@@ -65,9 +65,9 @@ class Applier:
     def _check_table(self, state: State) -> None:
         """Raise BadCheckpointError if the tables of this core and of its leader differ (design 7.6).
 
-        A core without a table takes the table of its leader. A core with an older table takes the leader's table if only moves
-        changed it (design 7.9). If the leader has no table, this core uses its own table once it leads itself. This is allowed
-        only if this core then decides for the same partitions.
+        A core without a table takes the table of its leader. A core with an older table takes the leader's table if the two
+        tables differ only by moves of partitions (design 7.9). If the leader has no table, this core uses its own table once it
+        leads itself. This is allowed only if this core then decides for the same partitions.
         """
         mine, theirs = self._assignment, state.assignment
         if mine is None:

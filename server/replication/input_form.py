@@ -50,7 +50,10 @@ class Ticked(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """Steps of one kind. ``content`` holds rows, or with ``is_plain`` the JSON of the steps as in a trace."""
+    """A part of a slice: events, ticks or templates of one kind.
+
+    ``content`` holds them as rows, or with ``is_plain`` as JSON like that of a trace.
+    """
 
     kind: str
     at: int

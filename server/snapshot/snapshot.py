@@ -83,9 +83,9 @@ class Snapshot:
 
     @property
     def knows_firm(self) -> bool:
-        """Return whether the rules treat firm pods as firm.
+        """Return whether the rules protect firm pods.
 
-        Firm pods are treated as firm only if the partition lists policy `job` (J4).
+        Firm pods are protected only if the partition lists policy `job` (J4).
         """
         return self.settings.lists(JOB)
 
