@@ -168,7 +168,8 @@ def _sums(values: Array, starts: Array) -> Array:
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
     """Return the amount divided in proportion to the weights, by largest remainder.
 
-    If remainders are equal, the part with the lower index gets the unit.
+    Units that are left after rounding down go to the parts with the largest remainders. If remainders are equal, the part with
+    the lower index comes first.
 
     No part is above its weight. If the amount is at least the sum of the weights, the parts are the weights themselves.
     """

@@ -194,7 +194,7 @@ class Decisions:
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
         """The eviction marks that the shim reported on pods after a restart of the core.
 
-        The marks are sorted by the id of the decision that had ordered the eviction, and then by pod.
+        The keys are the id of the decision that had ordered the eviction, and the key of the pod.
         """
         self.checks = PlanChecks()
         """The plan checks that are still open."""

@@ -25,7 +25,7 @@ MINUTES_MAX: Final = 16_384
 """The largest number of lines in the sums by minute. If there are more lines, the oldest minute is dropped."""
 NONE: Final[tuple[Lost, Amounts]] = Lost(), {}
 OTHERS: Final = "(others)"
-"""The name under which the work lost by removed queues, and by victims for whose key the table has no free line, is summed."""
+"""The name of the lines for removed queues, and for victims for which the table has no free line."""
 
 
 class LossKey(NamedTuple):

@@ -23,9 +23,9 @@ HeldTimer = tuple[int, int, str, str, str]
 class Resumption:
     """The objects that a manager has not reported again, and the work that waits for the end of the manager's sync.
 
-    - ``nodes``, ``applications``, ``asks`` (with allocations) and ``foreign`` have the objects that were not reported again yet.
-      During the sync, an object in these tables may be removed, and a new object may get the name of the removed object.
-      Therefore `still_there` checks that a name still belongs to the object in the table.
+    During the sync, an object in one of the tables ``nodes``, ``applications``, ``asks`` and ``foreign`` may be removed from the
+    partition, and a new object may get its name. Therefore `still_there` checks that a name still belongs to the object in the
+    table.
     """
 
     __slots__ = (
@@ -46,9 +46,13 @@ class Resumption:
 
     def __init__(self, *, keeps_quota: bool) -> None:
         self.nodes: dict[str, Node] = {}
+        """The nodes that were not reported again yet."""
         self.applications: dict[str, Application] = {}
+        """The applications that were not reported again yet."""
         self.asks: dict[str, Ask] = {}
+        """The asks and allocations that were not reported again yet."""
         self.foreign: dict[str, Foreign] = {}
+        """The foreign pods that were not reported again yet."""
         self.announced: dict[str, None] = {}
         """The nodes that were reported as draining, until the manager drains or enables them."""
         self.unseen: dict[str, Ask] = {}

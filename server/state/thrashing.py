@@ -30,7 +30,7 @@ class Deficit(NamedTuple):
 class Strikes(NamedTuple):
     """The strikes of a pair of preemptor and victim: their number, and the instant of the last strike.
 
-    A claim counts as a strike if it repeats an eviction of the pair and no external event explains the repetition.
+    A strike is recorded for a claim or replacement that no external event explains (see `core.preemption.thrash_guard`).
     """
 
     number: int
