@@ -107,8 +107,8 @@ def may_improve(trial: Trial) -> bool:
 
     This is possible with either of two settings. With the first (`protects_only_whole`), shares protect only queues that have
     their whole share. Once a plan has brought a queue below its share, more pods of the queue may be evicted. With the second
-    (`may_cross`), one victim of a claim may bring its queues below their shares. With all other settings, later claims can evict
-    fewer pods after a plan than before.
+    (`may_cross`), one victim of a claim may bring its queues below their shares. With all other settings, a plan only reduces the
+    number of pods that later claims can evict.
     """
     return protects_only_whole(trial) or may_cross(trial)
 

@@ -36,7 +36,9 @@ A member that is evicted with its gang need not hold a lacking type. Another tes
 all victims together.
 """
 AT_REST = CODE[Rule.NOT_OVER_GUARANTEE]
-"""The code of the rule on the dead zone, the amount by which a queue may exceed its entitlement without losing pods to claims (P9).
+"""The code of the rule on the dead zone (P9).
+
+The *dead zone* is the amount by which a queue may exceed its entitlement without losing pods to claims.
 
 This rule protects an allocation if, for every requested type that it holds, its queues exceed their entitlements by at most the
 dead zone.

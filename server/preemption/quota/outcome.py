@@ -36,7 +36,7 @@ class RunOutcome:
     queue: str
     run: RunInProgress
     target: Line
-    """An amount for each column of the target."""
+    """The amounts that the run has to free, by column of the target."""
     types: Sequence[int]
     """The type index of each column, the columns of the target first."""
 
