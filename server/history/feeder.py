@@ -41,7 +41,8 @@ PIPE_BYTES: Final = 1 << 20
 BUFFERS_MAX: Final = 64
 """The largest number of frames that are sent at once.
 
-Each send releases the interpreter's lock to the event loop, and then has to wait for this lock.
+Several frames are sent at once, because each send releases the interpreter's lock to the event loop, and then has to wait for
+this lock.
 """
 END_S: Final = 5.0
 """The seconds that the end of a core waits at most for the history to be written. After that the process continues alone."""

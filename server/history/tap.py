@@ -185,7 +185,7 @@ class Tap:
         """Whether a call of the decider is running. If the decider raises an exception, the value stays True."""
 
     def take(self, events: Sequence[Event], now: int) -> list[Decision]:
-        """Take events as the decider does. Queue the events, and the replies to the events."""
+        """Pass events to the decider. Queue the events, and the decider's replies, for the history."""
         if events:
             if type(events[0]) is LeadershipTaken:
                 self._queue.reset()  # The state came from the previous leader, not through this tap.
@@ -199,7 +199,7 @@ class Tap:
         return replies
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
-        """Take an event in parts as the decider does. Queue the event, and the replies to the event."""
+        """Pass an event to the decider, which handles it in parts. Queue the event, and the decider's replies, for the history."""
         self._queue.put(Kind.EVENTS, now, [event])
         self.deciding = True
         replies = yield from self._decider.take_in_parts(event, now)
@@ -210,7 +210,7 @@ class Tap:
         return replies
 
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
-        """Tick in parts as the decider does, and queue the decisions."""
+        """Run a tick of the decider in parts, and queue its decisions for the history."""
         self.deciding = True
         tick = yield from self._decider.tick_in_parts(now, budget)
         self.deciding = False

@@ -136,7 +136,10 @@ class Writer:
         ledger.pending = {}
 
     def pay(self) -> None:
-        """Write the gaps that this core kept, even while another core writes. If that fails, keep the gaps for the next attempt."""
+        """Write the gaps that this core kept, even while another core writes.
+
+        If a write fails, keep the remaining gaps for the next attempt.
+        """
         try:
             while self._owed:
                 self._store.write(self._owed[0])

@@ -54,7 +54,7 @@ class Cell:
 
     @property
     def whole(self) -> bool:
-        """Whether both slots are undamaged."""
+        """Whether both slots hold values that can be read."""
         return len(self._read()) == SLOTS
 
     def newest(self, run: int | None = None) -> Slot | None:

@@ -61,7 +61,7 @@ class Follower:
         The position is -1 before the first acknowledgement.
         """
         self.is_log = is_log
-        """Whether this is the input log of the core itself, and no other core."""
+        """Whether this follower is the writer of the core's own input log, and not another core."""
         self.position = 0
         """The position up to which input was sent to the follower. At first this is the position at which the follower joined."""
         self.is_behind = False
@@ -197,7 +197,10 @@ class Feed:
         return self.terms[-1].name if self.terms else ""
 
     def take_in_parts(self, event: Event, now: int) -> Parts[list[Decision]]:
-        """Take an event in parts as the core does. A follower that joins between two parts is fed from the next slice on."""
+        """Pass an event to the core, which handles it in parts, and add it to the slice for the followers.
+
+        A follower that joins between two parts is fed from the next slice on.
+        """
         if self._writer is not None:
             self._writer.events([event], now)
         self._is_amid = True
@@ -222,7 +225,7 @@ class Feed:
             self._new += replies
 
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
-        """Tick in parts as the core does, and pass the slice on to the followers."""
+        """Run a tick of the core in parts. The tick ends the slice, which is then passed on to the followers."""
         if self._writer is not None:
             self._writer.tick(now, budget)
         self._is_amid = True
