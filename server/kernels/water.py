@@ -75,7 +75,8 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
     """Return the state at which each group's amount is used up.
 
     The sorted levels are least / weight, at which an item starts to rise, and most / weight, at which the item stops. An item
-    without a least amount rises from level 0. An item that starts and stops at the same level starts first.
+    without a least amount rises from level 0. If an item starts and stops at the same level, its start is counted before its
+    stop.
     """
     weights, least, most = items
     later = np.flatnonzero(least)

@@ -226,7 +226,7 @@ class Running:
     # One place ------------------------------------------------------------------------------------
 
     def leaf(self, place: int) -> str:
-        """Return the path of the allocation's queue."""
+        """Return the path of the queue of the allocation at a place."""
         return self.leaves[int(self.homes[place])]
 
     def leaves_of(self, places: Iterable[int]) -> list[str]:
@@ -235,7 +235,7 @@ class Running:
         return [self.leaves[home] for home in homes]
 
     def size(self, place: int) -> list[int]:
-        """Return the allocation's amounts by column."""
+        """Return the amounts, by column, of the allocation at a place."""
         found: list[int] = self.sizes[:, place].tolist()
         return found
 

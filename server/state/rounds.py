@@ -43,11 +43,14 @@ class ReservationSearch:
     groups: "list[Group]"
     """The groups that are not searched yet."""
     found: "list[Ask]" = field(default_factory=list)
-    """The asks that may reserve and that the round has not tried yet, in order. The list has a largest length."""
+    """The asks that may reserve and that the round has not tried yet, in order.
+
+    Asks beyond the largest length of this list are left out, which ``cut`` records.
+    """
     due_ms: int | None = None
     """The next instant at which an ask that may not reserve yet may reserve."""
     cut: bool = False
-    """Whether the search found more asks than ``found`` can hold."""
+    """Whether asks that may reserve were left out of ``found``."""
 
     @property
     def is_over(self) -> bool:
