@@ -2,8 +2,8 @@
 
 The limits apply to the leaf and to every queue above it. For each type that the queue guarantees, a firm ask must not raise the
 usage of firm pods above the guarantee. The usage of all pods must stay within the maximum. A lendable ask must leave capacity
-free below the maximum: as much of the guarantee as waiting firm asks may still use. In these rules, usage includes promised
-capacity and the changes of plans that are not carried out yet.
+free below the maximum, for firm asks that wait: the part of the guarantee that they request and that firm pods do not use yet. In
+these rules, usage includes promised capacity and the changes of plans that are not carried out yet.
 """
 
 from collections.abc import Mapping
