@@ -108,11 +108,11 @@ class Pods:
         return next((one for one in found if one is not None and one.rm_id == rm_id), None)
 
     def of_application(self, partition: str, application_id: str) -> list[Pod]:
-        """Return the pods of an application."""
+        """Return the live pods of an application."""
         return list(self._by_application.get((partition, application_id), {}).values())
 
     def of_partition(self, partition: str) -> list[Pod]:
-        """Return the pods of a partition."""
+        """Return the live pods of a partition."""
         return [one for one in self._by_key.values() if one.partition == partition]
 
     def counts(self, rm_id: str) -> tuple[int, int]:

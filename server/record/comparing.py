@@ -63,7 +63,7 @@ class Comparison:
         self.difference: Difference | None = None
 
     def entry(self, entry: Entry) -> None:
-        """Compare the next entry of the replay."""
+        """Compare the next entry of the replay with the next line of the log."""
         if self.difference is not None:
             return
         self._pass_own(_LOST_KINDS)
@@ -149,7 +149,7 @@ class Comparison:
 
 
 def _beginning(line: Line) -> tuple[int, str, int] | None:
-    """Return the number, the previous digest and the instant of a line that begins a run. Return None for any other line."""
+    """Return the number, the previous digest and the instant that a line has if it begins a run. Return None for any other line."""
     if b'"kind":"started"' not in line.written:
         return None
     link = _read(line)

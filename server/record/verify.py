@@ -111,7 +111,10 @@ def lines_of(files: list[Path]) -> Iterator[Line]:
 
 
 def verify(files: list[Path]) -> Verified:
-    """Return the result of reading all files. Remarks are in the order of the lines. Raise OSError if a file cannot be read."""
+    """Check all lines of the files, and return the result. Its remarks are in the order of the lines.
+
+    Raise OSError if a file cannot be read.
+    """
     found = Verified(files=len(files))
     chain: Chain | None = None
     last: Entry | None = None
