@@ -179,7 +179,10 @@ class Frames:
     """The pickles of a checkpoint, decompressed as they are read. Before each pickle comes its length."""
 
     def __init__(self, file: BinaryIO, most: int | None = None) -> None:
-        """Read a file. If the decompressed pickles have more than ``most`` bytes, `next` raises BadCheckpointError."""
+        """Prepare to read the pickles of ``file``.
+
+        If the decompressed pickles have more than ``most`` bytes, `next` raises BadCheckpointError.
+        """
         self._file = file
         self._left = most
         self._unpacker = zlib.decompressobj()
