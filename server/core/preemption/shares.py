@@ -20,7 +20,7 @@ NOT_SHARED: Final = 1 << 94
 
 
 def refresh(partition: Partition) -> bool:
-    """Compute the order and the bounds of queues before placement, from demand, usage and capacity.
+    """Compute the order and the bounds of queues from demand, usage and capacity. The core calls this function before placement begins.
 
     Return whether bounds changed while the partition shares by weight. If bounds changed, promises that were within the earlier
     bounds may exceed the new bounds. If the partition no longer shares by weight, its bounds are removed, and the result is
