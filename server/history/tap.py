@@ -29,7 +29,7 @@ With a large cluster, a sample or picture has megabytes.
 
 
 class Kind(StrEnum):
-    """The kinds of items."""
+    """The kinds of items in the queue of the history."""
 
     EVENTS = "events"
     DECISIONS = "decisions"
