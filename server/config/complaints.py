@@ -23,7 +23,7 @@ _MESSAGES: Final = {
 def complain(fault: ValidationError, reporter: Reporter, left_out: Container[Path] = ()) -> None:
     """Report every error of a validation at its path.
 
-    A missing value is no error if `partial` removed the value because of another fault.
+    A missing value is not reported if `server.config.partial` removed the value because of another fault.
     """
     for error in fault.errors(include_url=False):
         path: Path = tuple(part for part in error["loc"] if part != "[key]")

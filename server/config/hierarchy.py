@@ -31,9 +31,10 @@ def _check_own(
 
 
 def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Reporter) -> None:
-    """Check type by type that the max of a queue is at most the nearest max above the queue. Also check all queues below.
+    """Check for each type that the max of a queue is at most the nearest max above the queue.
 
-    ``above`` has the nearest max above the queue. ``above`` is changed during the check, and restored at the end.
+    Check all queues below the queue, too. ``above`` has, for each type, the nearest max above the queue and the path of the
+    queue with this max. The function changes ``above`` for the queues below, and restores it at the end.
     """
     outer = {kind: above[kind] for kind in draft.maximum if kind in above}
     for kind, amount in draft.maximum.items():
@@ -51,10 +52,10 @@ def _check_maximum(draft: Draft, above: dict[str, tuple[int, str]], reporter: Re
 
 
 def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
-    """Check the guarantees below a queue.
+    """Check that the guarantees of a queue's children add up to no more than the guarantee and the max of the queue.
 
-    Return the smallest amounts that the queues above must guarantee, by type: the queue's own guarantee, or else the sum of its
-    children's guarantees.
+    All queues below the queue are checked in the same way. Return the amount that counts for this queue in the sum of its
+    parent, by type: the queue's own guarantee, or else the sum of its children's guarantees.
     """
     sums: dict[str, int] = {}
     for child in draft.children:
@@ -75,9 +76,9 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
 
 
 def _check_applications(draft: Draft, reporter: Reporter) -> None:
-    """Check that each child of a queue with a limit of applications also has such a limit.
+    """Check the limit on the number of applications of a queue whose parent has such a limit.
 
-    The child's limit must be at most its parent's.
+    The queue must have a limit, too, and it must be at most the limit of the parent.
     """
     bound = draft.above.shape.maxapplications if draft.above else 0
     own = draft.shape.maxapplications

@@ -15,9 +15,10 @@ LOWER = "lower it, or raise the other one"
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The limits of one user or group at a queue: for each type, the limit of the nearest queue that limits the type.
+    """The limits that apply to one user or group in a queue.
 
-    ``owner`` is the lowest queue on the path with a limit of the user or group.
+    For each resource type, the limit is that of the nearest queue on the path that limits the type. ``owner`` is the lowest
+    queue on the path with a limit of the user or group.
     """
 
     resources: Mapping[str, int]
@@ -27,7 +28,7 @@ class _Bound:
 
 @dataclass(slots=True)
 class _Names:
-    """The names of users, or of groups, in the limits of a queue that were read so far."""
+    """The user names, or the group names, of one queue's `limits`. The object has the names that have been read so far."""
 
     kind: str
     seen: set[str] = field(default_factory=set)
@@ -119,10 +120,10 @@ def _check_queue(
 
 
 def _check_path(draft: Draft, above: Bounds, reporter: Reporter) -> None:
-    """Check that a queue's limit of a name is at most the limit of the name, or of `*`, in the queues above.
+    """Check that a queue's limit for a user or group is at most the limit for the same name, or for `*`, in the queues above.
 
-    ``above`` is restored afterwards. A separate copy for each queue would need too much memory: as many entries as the product
-    of queues and names.
+    The function changes ``above`` for the queues below, and restores it afterwards. A separate copy for each queue would need
+    too much memory, because the copies would have as many entries as the product of queues and names.
     """
     own: Bounds = {}
     for number, entry in enumerate(draft.limits):

@@ -28,9 +28,9 @@ In published examples, a value of 5 means five minutes.
 """
 EXPIRY_MS_SAFE: Final = 60_000
 RESERVATION_MS_USEFUL: Final = 30_000
-"""The shortest safe expiry of a decision, which is 30 s more than Kubernetes' usual grace period of 30 s.
+"""The shortest safe expiry of a decision (`EXPIRY_MS_SAFE`), and the shortest useful timeout of a reservation.
 
-The second constant is the shortest useful timeout of a reservation.
+The safe expiry is 30 s longer than Kubernetes' default grace period, which is 30 s.
 """
 OF_SINGLE_ASKS: Final = frozenset({Scope.OTHER_QUEUES, Scope.OWN_QUEUE})
 """The scopes of policies that evict pods for asks that belong to no gang."""
@@ -42,7 +42,7 @@ Warned = tuple[Path, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A partition without errors, with everything that a warning may depend on."""
+    """A partition whose text has no errors, with all values that a warning may depend on."""
 
     written: shape.Partition
     where: Path
@@ -431,7 +431,8 @@ def _trigger_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 def _firm_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
     """Yield warnings about settings for the eviction of firm pods (G11).
 
-    The original rules of required-node preemption (seed 001) have no firm pods, and thus evict every such pod.
+    In the original rules of required-node preemption (seed 001), no pod is firm. Under those rules, a pod that is firm here can
+    thus be evicted.
     """
     listed = settings.lists(JOB)
     if settings.firm_break:

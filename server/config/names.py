@@ -112,7 +112,10 @@ def _names(written: str) -> list[str]:
 
 
 def is_pattern(written: str) -> bool:
-    """Return whether a single filter entry is a regular expression and not a name. A name may end with `$`."""
+    """Return whether a single filter entry is a regular expression and not a name.
+
+    A `$` at the end alone does not make an entry a regular expression, because a name may end with `$`.
+    """
     return bool(_SPECIAL.search(written)) and not _USER.fullmatch(written)
 
 

@@ -1,4 +1,7 @@
-"""The `preemption` section of a partition as settings: its defaults, and the keys that depend on each other."""
+"""The conversion of a partition's `preemption` section into settings.
+
+The module applies defaults, and checks keys that depend on each other.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -57,7 +60,10 @@ OPPOSITE: Final = {
 def settings(
     written: shape.LivePreemption | None, where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return the settings of a partition, with all defaults if it has no section, and report problems."""
+    """Return the preemption settings of a partition, and report problems.
+
+    Return the defaults if the partition has no section `preemption`.
+    """
     if written is None:
         return PreemptionSettings()
     live = _with(PreemptionSettings(), written, where, reporter)
@@ -114,9 +120,9 @@ def _check_policies(written: shape.Preemption, where: Path, reporter: Reporter) 
 
 
 def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Reporter) -> None:
-    """Check that a list names no key twice.
+    """Check the lists of sort keys under `preemption.order`.
 
-    The list must also name none of the fixed keys with which the policy's order begins (V2).
+    No list may name a key twice, and no list may name one of the fixed keys with which its order begins (V2).
     """
     for what, keys in written.items():
         fixed = FIXED[what]
@@ -135,11 +141,12 @@ def _check_order(written: Mapping[str, Sequence[str]], where: Path, reporter: Re
 def _proportional(
     read: PreemptionSettings, given: dict[str, Any], where: Path, reporter: Reporter
 ) -> PreemptionSettings:
-    """Return the settings with the trigger that plain shares by weight need. Report a trigger that contradicts these shares.
+    """Return settings with shares by weight whose trigger is valid for these shares.
 
-    Claims for plain shares by weight (`demandcap: false`) must fit after the ask is counted (W2). For such claims the trigger is
-    set to `after`. `overshoot: last` also needs the trigger `after` (W8). A trigger in the file that contradicts `overshoot:
-    last` is reported and not changed.
+    Report a trigger in the file that is not valid. With plain shares by weight (`demandcap: false`), a queue may claim only if
+    its usage and the ask together stay within its share (W2). The trigger is then set to `after`, and `before` in the file is
+    an error. `overshoot: last` needs the trigger `after`, too (W8). With `overshoot: last`, any other trigger is an error, and
+    is not changed.
     """
     if not read.demand_cap and given.get("trigger") == "before":
         message = "'before' cannot be combined with proportion.demandcap false, which claims only what fits: 'after'"

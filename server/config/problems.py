@@ -112,7 +112,7 @@ class Reporter:
     def line(self, path: Path) -> int:
         """Return the line of a path.
 
-        If the path is not in the text, return the line of the longest beginning of the path that is.
+        If the path is not in the text, return the line of the nearest enclosing section that is in the text.
         """
         path = self.original(path)
         for end in range(len(path), -1, -1):

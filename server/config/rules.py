@@ -1,8 +1,10 @@
 """The placement rules (`placementrules`) as model values, and checks of their fixed parts against the queues of the file.
 
-A rule and its parent rules form a chain, which is read from the outermost parent on. As long as each rule so far is of kind
-`fixed`, the queue is known. The queue at the end of the chain must be a leaf. Every other queue of the chain must be a parent. A
-queue may be missing if its rule creates it.
+A rule and its parent rules form a chain, which is read from the outermost parent on. Each rule gives a queue below the queue of
+its parent rule. A rule of kind `fixed` names its queue in the file. The queues of a chain can thus be checked from the
+outermost rule up to the first rule of another kind, because the queue of such a rule depends on the application. The queue that
+the rule itself gives must be a leaf. The queues that its parent rules give must be parent queues. A queue that does not exist
+is an error, unless its rule has `create: true` and no existing queue above it is a leaf.
 """
 
 from collections.abc import Callable, Mapping
@@ -139,7 +141,10 @@ def _checked(check: Callable[[str], str], written: str, at: Path, reporter: Repo
 def _check_chain(
     rule: PlacementRule, queues: Queues, at: Path, reporter: Reporter, *, is_parent: bool = False
 ) -> None:
-    """Check the known part of a chain: the rule itself must give a leaf, and its parent rules must give parent queues."""
+    """Check the queues that fixed rules of a chain give.
+
+    The rule itself must give a leaf, and its parent rules must give parent queues.
+    """
     queue = _known_queue(rule)
     if rule.parent:
         _check_chain(rule.parent, queues, (*at, "parent"), reporter, is_parent=True)
@@ -197,7 +202,7 @@ def _nearest(queue: str, queues: Queues) -> Draft:
 
 
 def _known_queue(rule: PlacementRule) -> str | None:
-    """Return the queue that a chain of fixed rules gives. Return None if a part of the chain depends on the application."""
+    """Return the path of the queue that the rule gives. Return None if the queue depends on the application."""
     if rule.kind != "fixed":
         return None
     if _is_qualified(rule.value):

@@ -1,7 +1,7 @@
 """The shape of `queues.yaml` as pydantic models: which keys exist where, and of which type (design 1.11).
 
-The models check each key alone. The modules that turn shapes into model values compare keys with each other. A key without a
-value counts as not written.
+The models check each key alone. Rules that concern several keys are checked later, by the modules that turn these shapes into
+values of `server.model`. A key without a value counts as not written.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ class Section(BaseModel):
 
 
 class Resources(Section):
-    """`resources` of a queue or of a child template."""
+    """The section `resources` of a queue or of a child template."""
 
     guaranteed: Quantities = {}
     max: Quantities = {}
@@ -135,7 +135,7 @@ class Queue(Section):
 
 
 class Filter(Section):
-    """`filter` of a placement rule."""
+    """The section `filter` of a placement rule."""
 
     type: Literal["allow", "deny"] = "allow"
     users: list[Text] = []
@@ -160,20 +160,23 @@ class NodeSort(Section):
 
 
 class Proportion(Section):
-    """`preemption.proportion` (W1 to W8)."""
+    """The section `preemption.proportion`: the settings of shares by weight (W1 to W8)."""
 
     demandcap: bool = True
     overshoot: Literal["none", "last"] = "none"
 
 
 class Rounds(Section):
-    """`preemption.rounds` (P1)."""
+    """The section `preemption.rounds`: the settings of preemption rounds (P1)."""
 
     interval: Duration = 0
 
 
 class Pace(Section):
-    """`preemption.pace` (P5). If the section has no `perround`, the value is 10 %."""
+    """The section `preemption.pace`: the budget of evictions in a round (P5).
+
+    If the section has no `perround`, the budget is 10 %.
+    """
 
     perround: Share = 1_000
     perqueue: Share = 0
@@ -184,7 +187,10 @@ class Pace(Section):
 
 
 class Job(Section):
-    """`preemption.job` (J1 to J3). `disableDefaultPreemptiable` is spelled as in the published interface."""
+    """The section `preemption.job`: the settings of gangs (J1 to J3).
+
+    `disableDefaultPreemptiable` is spelled as in the published interface.
+    """
 
     disable_preemptible: bool = Field(default=False, alias="disableDefaultPreemptiable")
     disable_trigger: bool = Field(default=False, alias="disableDefaultTriggerPreemption")
@@ -194,7 +200,7 @@ class Job(Section):
 
 
 class Order(Section):
-    """`preemption.order`: the sort keys of victims that follow the fixed keys, by policy (V2)."""
+    """The section `preemption.order`: for each policy, the sort keys of victims that follow the fixed keys (V2)."""
 
     claim: list[Key] = []
     quota: list[Key] = []
@@ -204,7 +210,7 @@ class Order(Section):
 
 
 class Preemption(Section):
-    """`preemption` of a partition, with the keys that `shadow` may also have (docs/configuration.md)."""
+    """The keys that a partition's section `preemption` and its subsection `shadow` have in common (docs/configuration.md)."""
 
     enabled: bool = True
     quotapreemptionenabled: bool = False
@@ -229,20 +235,23 @@ class Preemption(Section):
     @model_validator(mode="before")
     @classmethod
     def _pace_alone(cls, data: object) -> object:
-        """Read `pace:` without a value as a pace with its defaults."""
+        """Read the key `pace` without a value as an empty section, so that the defaults of the section apply."""
         if isinstance(data, dict) and "pace" in data and data["pace"] is None:
             return {**data, "pace": {}}
         return data
 
 
 class LivePreemption(Preemption):
-    """The `preemption` section in force. The settings in its `shadow` are evaluated, too, but their plans are not carried out."""
+    """The section `preemption` of a partition.
+
+    Its subsection `shadow` has settings that are evaluated, too, but whose plans are not carried out.
+    """
 
     shadow: Preemption | None = None
 
 
 class Reservations(Section):
-    """`reservations` of a partition: nodes that are kept for large asks that have waited."""
+    """The section `reservations` of a partition: the settings for nodes that are kept for large asks that have waited."""
 
     enabled: bool = True
     timeout: Duration = 600_000

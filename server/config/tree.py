@@ -31,7 +31,7 @@ SECOND_MS: Final = 1_000
 
 @dataclass(slots=True)
 class Template:
-    """A child template with its amounts as numbers. ``own`` are the properties that it sets."""
+    """A child template with its amounts as numbers. ``own`` has the properties that the template sets."""
 
     guaranteed: dict[str, int]
     maximum: dict[str, int]
@@ -55,7 +55,10 @@ class Template:
 
 @dataclass(slots=True)
 class Draft:
-    """One queue of the file. ``own`` are the properties that it sets. ``properties`` has the effective properties."""
+    """One queue of the file. ``own`` has the properties that the queue sets itself.
+
+    ``properties`` adds inherited and default values.
+    """
 
     shape: shape.Queue
     where: Path

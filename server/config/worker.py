@@ -21,9 +21,9 @@ SECONDS_MAX: Final = 30
 BYTES_MAX: Final = 1 << 30
 """The largest memory of the process in bytes. A text that needs more memory ends the process."""
 _LATE_S: Final = 5
-"""The number of seconds after SECONDS_MAX after which the process ends itself.
+"""The seconds beyond SECONDS_MAX after which a process that still reads the same text ends itself.
 
-Usually the server ends the process before. The limit is for a server that is gone.
+Usually the server ends the process earlier. This limit is needed only if the server is gone.
 """
 
 
