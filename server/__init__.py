@@ -7,10 +7,11 @@ from typing import Final
 _FORK_SUPPORT: Final = "GRPC_ENABLE_FORK_SUPPORT"
 
 MAY_FORK: Final = "grpc" not in sys.modules or os.environ.get(_FORK_SUPPORT) == "0"
-"""Whether this process may be copied (`rpc/copies`). gRPC reads the variable once, when it is imported.
+"""Whether this process may be copied by a fork (`rpc/copies`).
 
-Unless the variable is 0 when gRPC is imported, gRPC starts its threads again in every child process. In the child, gRPC's threads
-fail because the state that they expect is missing, and they end the process.
+The library gRPC reads GRPC_ENABLE_FORK_SUPPORT once, when it is imported. If the variable GRPC_ENABLE_FORK_SUPPORT is not 0 at
+that time, gRPC starts its threads again in every child process. These threads fail because the state that they expect is
+missing in the child, and their failure ends the child.
 """
 
 os.environ[_FORK_SUPPORT] = "0"

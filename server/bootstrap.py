@@ -69,7 +69,7 @@ DEFAULT_LISTEN: Final = "127.0.0.1:50051"
 GRACE_S: Final = 10.0
 """The seconds that a drain waits for clients that read slowly."""
 SYNC_S: Final = 1.0
-"""The seconds between two syncs of records. Each sync also retries what could not be written."""
+"""The seconds between two syncs of records to disk. Each sync also retries the lines that could not be written."""
 EXPORT_S: Final = 10.0
 """The seconds between two computations of the gauges that are exported without a request."""
 
@@ -127,7 +127,7 @@ class ServeOptions:
     moved_from: Path | None = None
     """The saved state of the core that owned some of this core's partitions before."""
     own_process: bool = False
-    """Whether this process runs nothing else, so that its memory is that of the core."""
+    """Whether this process runs only the server, so that the memory of the process counts as the memory of the core."""
 
 
 def run(options: ServeOptions, ready: Callable[[str], None] | None = None) -> int:
@@ -163,8 +163,8 @@ async def serve(
 
     `ready` is called with the address as HOST:PORT.
 
-    The files of `Access` are read again when a file has changed, and when `hangup` is set. Errors in the options, and of
-    addresses that are not available, are passed to `errors`. By default, errors are written to the error stream.
+    The files of `Access` are read again when a file has changed, and when `hangup` is set. Messages about wrong options and
+    unavailable addresses are passed to `errors`. By default, these messages are written to the error stream.
     """
     say = errors or _complain
     if not structlog.is_configured():
@@ -229,7 +229,10 @@ class _Reasons(NamedTuple):
 async def _start(
     options: ServeOptions, stack: AsyncExitStack, hangup: asyncio.Event
 ) -> tuple[Endpoint, str]:
-    """Start everything up to the open port. Raise BadOptionError, ExporterMissingError or OSError."""
+    """Start all parts of the server, open the port, and return the endpoint and its address.
+
+    Raise BadOptionError, ExporterMissingError or OSError.
+    """
     _check(options)
     clock = _clock()
     secrets = Secrets(options.access, clock)
@@ -286,7 +289,7 @@ async def _start(
 
 
 def _follow(endpoint: Endpoint, options: ServeOptions, meters: Metrics) -> None:
-    """Let a core follow another core if the options say so, and add the metrics of decisions that wait for followers."""
+    """Let the core follow another core, if requested, and add the metrics of decisions that wait for followers to ``meters``."""
     endpoint.follow(options.follow.opened(options.listen))
     meters.add(endpoint.gauges)
 
@@ -294,9 +297,9 @@ def _follow(endpoint: Endpoint, options: ServeOptions, meters: Metrics) -> None:
 async def _remember(
     past: Remembering | None, reads: Reads, name: str, options: ServeOptions, stack: AsyncExitStack
 ) -> None:
-    """Start the recording of the history, if the options say so, before the first event. Raise BadOptionError if that is not possible.
+    """Start the recording of the history before the first event, if requested.
 
-    If an option names the history, the history must be usable at the start.
+    Raise BadOptionError if the recording cannot start. If an option names the history, the history must be usable at the start.
     """
     if past is None:
         return
@@ -326,7 +329,7 @@ def _meters(
 
 
 def _open_files(options: ServeOptions) -> Iterable[Finding]:
-    """Return a warning for each file that other users can read or write at this moment."""
+    """Return a warning for each file of the options that other users of the machine can read or write at this moment."""
     records = [one for one in (options.decision_log, options.trace) if one is not None]
     access = options.access
     return open_files([*access.private_files, *records], access.public_files)
@@ -432,7 +435,7 @@ def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> 
 
 
 def _keep(keeper: Keeper | None, stack: AsyncExitStack) -> None:
-    """Start the keeper of the configuration in force, if there is one, after the records are locked and before the first event."""
+    """Start the keeper, if there is one. Call this function after the records are locked and before the first event."""
     if keeper is None:
         return
     keeper.sliced(0, 0, 0)
@@ -446,7 +449,7 @@ def _about(
     findings: Iterable[Callable[[], Iterable[Finding]]],
     reasons: _Reasons,
 ) -> About:
-    """Return the facts about the server. `findings` returns the findings of the server, which are added to those of the core."""
+    """Return the facts about the server. `findings` has functions that return the findings of `doctor` about the server."""
     return About(
         importlib.metadata.version("evenhand"),
         started_ms,
@@ -463,7 +466,11 @@ def _about(
 def _recording(
     options: ServeOptions, feed: Feed, core: Core, stack: AsyncExitStack
 ) -> tuple[Recording | None, Holding | None]:
-    """Return the recording of the core, if requested, and the object that its decisions wait for. Open no file yet."""
+    """Return the recording of the core, if requested.
+
+    Return also the `Holding` that delays decisions until their lines are safe, if requested. Files are opened later, by
+    `_record`.
+    """
     if options.decision_log is None and options.trace is None:
         return None, None
     scribe = Scribe()
@@ -507,7 +514,7 @@ def _metric_readers() -> list[MetricReader]:
 
 
 async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) -> None:
-    """Read secrets again when they have changed, and all of them at a hangup. End the calls of callers that are no longer accepted."""
+    """Read each secret again when its file has changed, and all at a hangup. End the calls of callers that are no longer accepted."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(hangup.wait(), LOOK_S)
@@ -537,9 +544,10 @@ async def _metrics(
     metrics: Metrics,
     stack: AsyncExitStack,
 ) -> None:
-    """Open the metrics endpoint, and recompute the gauges regularly where they are exported without a request.
+    """Open the metrics endpoint.
 
-    The exporter is a thread that may hold locks at a fork. With an exporter, no copy of this process may compute metrics.
+    If an exporter is configured, recompute the gauges regularly, because an exporter sends them without a request. The exporter
+    is a thread that may hold locks at a fork. With an exporter, no copy of this process may compute metrics.
     """
     stack.callback(metrics.close)
     reads = endpoint.reads
@@ -572,7 +580,10 @@ def _traces(stack: AsyncExitStack) -> Traces | None:
 
 
 def _reads() -> Reads:
-    """Return reads in copies of this process where it can be forked safely. Elsewhere the event loop waits for each read."""
+    """Return the object that answers read calls.
+
+    The reads run in copies of this process if a fork is safe, and else in the event loop.
+    """
     if sys.platform == "linux" and MAY_FORK:
         return Copies(time.perf_counter, time.thread_time)
     _log.warning("reads-in-place", message="each read delays placements")

@@ -22,7 +22,7 @@ from server.state.queues import Queue
 COLLECTED_MAX: Final = 50_000
 """The number of collected placements at which they are counted without waiting for idle time. Counting this many takes about 15 ms."""
 CODES_MIN: Final = 10_000
-"""The number of reason codes in the table up to which no code is removed from it."""
+"""The number of stored reason codes up to which no code is removed."""
 WATCHED_MAX: Final = 1_000
 """The largest number of queues whose guarantee is watched at the same time."""
 CHECK_MS: Final = 1_000
@@ -98,7 +98,7 @@ class Waits:
                 self.histogram.add((partition, application.leaf.path, code), now - created, times)
 
     def _prune(self) -> None:
-        """Remove the codes of asks that no longer wait. Afterwards the table holds at most one code for each ask of the core."""
+        """Remove the codes of asks that no longer wait, so that at most one code is stored for each ask of the core."""
         known = self._core.state.partitions.values()
         codes = self._codes
         self._codes = {
@@ -143,14 +143,19 @@ class Guarantees:
                 self._new.append(queue)
 
     def sliced(self, now: int) -> None:
-        """Check all watched queues, or only the new ones if the last check is less than `CHECK_MS` ago."""
+        """Check all watched queues.
+
+        If the last check of all is less than `CHECK_MS` ago, check only the queues that were not checked yet.
+        """
         self._check_after(CHECK_MS, now)
 
     def idle(self, now: int) -> None:
-        """Check all watched queues, or only the new ones if many are watched and the last check is less than `IDLE_CHECK_MS` ago.
+        """Check all watched queues, unless many are watched.
 
-        Without this pause, a core with many watched queues would do little but check them, because it is idle after almost every ask.
-        A check that is left out is made after a later slice, or before the next scrape.
+        If more than `IDLE_QUEUES_MAX` are watched and the last check of all is less than `IDLE_CHECK_MS` ago, check only the
+        queues that were not checked yet. Without this pause, a core with many watched queues would do little but check them,
+        because it is idle after almost every ask. A check that is left out is made after a later slice, or before the next
+        scrape.
         """
         self._check_after(0 if len(self._watched) <= IDLE_QUEUES_MAX else IDLE_CHECK_MS, now)
 
@@ -289,9 +294,10 @@ class Durations:
 
 
 def _claimant(record: DecisionRecord) -> str:
-    """Return the queue for which a decision frees capacity, or whose usage it reduces.
+    """Return the queue for which a decision frees capacity, or the queue whose usage a quota run or a trim reduces.
 
-    Return "" for a quota run or a trim that is known only from the marks on its victims.
+    Return "" for a quota run or a trim of which the core knows only the release marks that the shim found on victims after a
+    restart.
     """
     if record.shrink is not None:
         return record.shrink.queue

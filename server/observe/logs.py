@@ -54,7 +54,7 @@ def _on_a_terminal(render: structlog.types.Processor) -> structlog.types.Process
 
     Characters that act on a terminal or end a line become escape codes.
 
-    Names and texts come from callers. In JSON lines, characters of this kind are codes anyway.
+    This is necessary because names and texts come from callers. In JSON lines, these characters are escaped by JSON itself.
     """
 
     def shown(logger: Any, method: str, facts: structlog.types.EventDict) -> Any:  # noqa: ANN401

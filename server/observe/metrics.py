@@ -1,7 +1,8 @@
 """OpenTelemetry meters of decisions and reports.
 
-Everything is counted per slice (a batch of events), never per object. Gauges are computed when a client asks for them.
-`Metrics.refresh` runs in the event loop between two ticks. Exporters, in whichever thread, only read its results.
+Everything is counted per slice (a batch of events), never per object. Gauges are computed when a client asks for metrics.
+`Metrics.refresh` computes the gauges in the event loop, between two ticks. Exporters may run in other threads, and only read
+the results of `Metrics.refresh`.
 """
 
 from collections import Counter
@@ -82,11 +83,11 @@ Records = Callable[[], Mapping[str, tuple[int, str, int]]]
 The reason is empty if the record can be written. A gap is a series of consecutive lines that were lost.
 """
 Managers = Callable[[], Mapping[str, tuple[bool, int]]]
-"""The state of each registered resource manager: whether one of its streams is open, and seconds since its last message."""
+"""The state of each registered resource manager: whether one of its streams is open, and the seconds since its last message."""
 Secrets = Callable[[], tuple[int, Mapping[str, str], int | None]]
-"""The state of the secrets: the number of reloads, why the newer file of each secret is not in force, and the certificate's expiry.
+"""The state of the secrets: the number of reloads, the files that are not in force, and the expiry of the certificate.
 
-The expiry is in Unix milliseconds.
+For each secret whose newer file is not in force, the value has the reason. The expiry is in Unix milliseconds.
 """
 Labels = Mapping[str, str]
 
@@ -270,7 +271,7 @@ class Metrics:
     def refresh(self) -> None:
         """Recompute the gauges, for the next export. Call this method in the event loop.
 
-        If the core has done only a part of a piece of work, the gauges stay as they are.
+        If the core is in the middle of work that it does in parts, the gauges keep their earlier values.
         """
         if not self._core.is_amid:
             self._gauges = self._observed()

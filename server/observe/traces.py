@@ -17,7 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from server.model.decisions import Decisions
 
 LINKS_MAX: Final = 64
-"""The largest number of messages that the span of a tick is linked to."""
+"""The largest number of messages to which the span of a tick is linked."""
 
 _NS_OF_MS: Final = 1_000_000
 _NS_OF_S: Final = 1_000_000_000
@@ -97,7 +97,7 @@ class Traces:
         self._decisions = 0
 
     def idle(self) -> None:
-        """Do nothing."""
+        """Ignore that the pump is idle. Spans are recorded by `message` and `sliced`."""
 
     def close(self) -> None:
         """Send the spans that are not sent yet."""

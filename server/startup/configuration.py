@@ -1,4 +1,4 @@
-"""The configuration with which a core starts: that of the file, or the one that was in force when the earlier run ended."""
+"""The choice of the configuration with which a core starts: the configuration file, or the configuration of the earlier run."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ from server.record.restored import File, restored
 from server.rpc.access import BadOptionError
 
 DIGEST_SHOWN: Final = 12
-"""The number of characters of a digest that are shown. So many characters are enough to distinguish the digest from others."""
+"""The number of characters of a digest that are shown. Twelve characters are enough to tell the digests of two texts apart."""
 ADVICE: Final = {
     "configuration-replaced": "If that is not wanted, apply the other one again: `evenhand config apply FILE`.",
     "configuration-kept": "If that is not wanted, apply the file: `evenhand config apply FILE`.",
@@ -47,7 +47,7 @@ class Files(Protocol):
 class Begun(NamedTuple):
     """The configuration at a core's start. ``file`` is the digest of the configuration file.
 
-    ``note`` says which of two configurations was chosen, and why.
+    ``note`` says whether the file or the configuration of the earlier run was chosen, and why.
     """
 
     configuration: Configuration | None = None
@@ -58,7 +58,7 @@ class Begun(NamedTuple):
     before: Previous | None = None
     """The last configuration of the previous run, from the decision log."""
     is_earlier: bool = False
-    """Whether the configuration is from an earlier run, so that a saved state with a newer revision wins."""
+    """Whether the configuration is from an earlier run. In this case, a saved state with a newer revision takes precedence."""
 
 
 def begun(options: Files, path: Path | None) -> Begun:

@@ -49,11 +49,11 @@ def _state_file(options: Places) -> Path | None:
 def replica(
     options: Places, feed: Feed, core: Core, begun: Begun, process: str
 ) -> tuple[Replica, Begun]:
-    """Give the core the state of an earlier run if one was saved, and then partitions that another core owned before.
+    """Give the core the saved state of an earlier run, if there is one, and the partitions that another core owned before.
 
-    Raise BadOptionError if the state of that core cannot be used. Return the `Replica`, which says whether the core leads from its
-    start, and the beginning, which has the configuration of the saved state if that is newer. ``process`` is a name that no other
-    process has.
+    Raise BadOptionError if the saved state of the other core cannot be used. Return the `Replica`, which says whether the core
+    leads from its start. Return ``begun``, too, changed if the saved state has a newer configuration. ``process`` is a name
+    that no other process has.
     """
     path = _state_file(options)
     found = None
