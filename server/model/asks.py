@@ -163,11 +163,11 @@ class AskSpec:
 
     ``min_members`` is the size of the ask's gang. ``min_members`` is 0 if the ask is not a gang member (J1). ``counted`` says
     that the owner declared no size for the gang. The size is then the number of members that had arrived when the wait for
-    members ended. ``lendable`` is the class that the owner declared: True for lendable, False for firm (J2). ``may_trigger``
-    says whether other pods may be evicted for the ask (J3). If ``lendable`` or ``may_trigger`` is None, the default of the
-    partition applies. ``rm_check`` says that the manager of the ask checks a node before it binds the ask, and may refuse the
-    node. ``plan_checks`` says that the manager also answers plan checks. If the manager answers plan checks, pods may be evicted
-    for the ask (design 1.8).
+    members ended. ``lendable`` is the gang class that the owner declared: True for lendable, False for firm (J2).
+    ``may_trigger`` says whether other pods may be evicted for the ask (J3). If ``lendable`` or ``may_trigger`` is None, the
+    default of the partition applies. ``rm_check`` says that the manager of the ask checks a node before it binds the ask, and
+    may refuse the node. ``plan_checks`` says that the manager also answers plan checks. If the manager answers plan checks,
+    pods may be evicted for the ask (design 1.8).
     """
 
     resource: Resource
@@ -255,7 +255,10 @@ def resized(spec: AskSpec, resource: Resource) -> AskSpec:
 
 
 class GangClass(enum.StrEnum):
-    """The class of a pod (J2). A firm pod is never evicted. A lendable pod may use the capacity that other queues do not use."""
+    """The gang class of a pod or ask (J2). Firm pods are evicted only if `firmbreak: true` is set (G11).
+
+    Lendable pods may use the capacity that other queues do not use.
+    """
 
     FIRM = "firm"
     LENDABLE = "lendable"
@@ -267,12 +270,12 @@ def has_classes(settings: PreemptionSettings) -> bool:
 
 
 def gang_class(spec: AskSpec, settings: PreemptionSettings) -> GangClass | None:
-    """Return the class of an ask (J2).
+    """Return the gang class of an ask, which is firm or lendable (J2).
 
     An ask with the protection FIRM is firm. Other asks have the class that their owner declared, or the default class of the
     partition.
 
-    Return None if the partition has no classes (J4).
+    Return None if the settings of the partition give asks no gang classes (J4).
     """
     if not has_classes(settings):
         return None

@@ -23,10 +23,13 @@ Key = Literal[
 """The name of a key in the list of a policy. `server.preemption.victim_order` defines each key."""
 
 FIXED: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.fixed for one in ORDERS}
-"""The keys with which the list of each policy begins. A partition cannot change these keys."""
+"""For each list of keys in `ORDERS`, the fixed keys with which the list begins. A partition cannot change these keys."""
 
 TAILS: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.usual for one in ORDERS}
-"""The keys that follow the fixed keys by default: if the partition sets no keys."""
+"""For each list of keys in `ORDERS`, the keys that follow the fixed keys if the partition sets no keys of its own."""
 
 PROPORTIONAL: Final = ("not-running", "running-time")
-"""The keys that follow the fixed keys for claims with `entitlement: proportional`, if the partition sets no keys (W8)."""
+"""The keys that follow the fixed keys of claims if queues are entitled to shares by weight (`entitlement: proportional`).
+
+They apply if the partition sets no keys of its own (W8).
+"""

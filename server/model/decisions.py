@@ -78,7 +78,10 @@ class Released(NamedTuple):
 
 
 class Withdrawn(NamedTuple):
-    """A withdrawn eviction: the victim was marked, but the eviction is no longer needed, so that the pod stays (J11)."""
+    """A withdrawn eviction: the pod was marked as a victim, but its eviction is no longer needed.
+
+    The pod continues to run (J11).
+    """
 
     rm_id: str
     partition: str
@@ -287,7 +290,7 @@ Decision = (
 BARRIER: Final = "evenhand.io/barrier"
 """The id of an application that never exists.
 
-The core refuses asks for this application, in the order in which its stream brings them.
+The core refuses every ask for this application. The refusals keep the place of the asks in the order of the stream.
 
 A client that sends such an ask learns from the refusal that the core has processed everything that the client sent before.
 Counts of refusals do not include these asks.

@@ -48,7 +48,7 @@ class Retry(enum.Enum):
     NODE = enum.auto()
     """A change of the node that the ask requires (G11)."""
     ROUND = enum.auto()
-    """Every round, because the core does not store the refusal with the ask."""
+    """The next round. The core does not store such a refusal with the ask, so the ask is tried again in every round."""
 
 
 class Shrinks(enum.Enum):
@@ -64,7 +64,7 @@ class Shrinks(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class VictimOrder:
-    """A list of keys by which victims are compared (V2). `server.model.comparing` names the keys."""
+    """A list of sort keys by which victims are compared (V2). `server.model.comparing` has the names of all sort keys."""
 
     name: str
     """The key of this list under `preemption.order`."""
@@ -261,11 +261,11 @@ ORDERS: Final[tuple[VictimOrder, ...]] = (
     JOB.order,
     TRIM.order,
 )
-"""The lists of keys of all policies, without duplicates."""
+"""The lists of victim sort keys of all policies, without duplicates."""
 REPLACING: Final[tuple[PolicyFacts, ...]] = tuple(
     one for one in TABLE if one.scope is Scope.OWN_QUEUE
 )
-"""The policies by which an ask may replace other pods of its queue."""
+"""The policies by which an ask may replace pods of a lower priority in its own queue."""
 LISTED: Final[tuple[str, ...]] = tuple(one.name for one in TABLE if one.listed)
 """The names that `preemption.policies` may list."""
 _BY_NAME: Final[Mapping[str, PolicyFacts]] = {one.name: one for one in TABLE}
@@ -278,5 +278,8 @@ def facts(name: str) -> PolicyFacts:
 
 
 def of_letter(letter: str) -> PolicyFacts:
-    """Return the row of the policy whose decision ids begin with the letter. If no policy has the letter, return the row of claims."""
+    """Return the row of the policy whose decision ids begin with the letter.
+
+    If no policy has the letter, return the row of the policy `guaranteed`.
+    """
     return _BY_LETTER.get(letter, GUARANTEED)

@@ -1,4 +1,4 @@
-"""The settings of a queue with their origin, and the queues from which it may claim inside its fences, as values for reports."""
+"""The values of reports on the settings of a queue: the settings with their origin, and the queues from which it may claim."""
 
 import enum
 from dataclasses import dataclass

@@ -84,7 +84,7 @@ class Victim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Candidates of one queue that are not evicted for one reason: their number, and the keys of some of them (design 6.8).
+    """Candidates of one queue that one and the same rule protects: their number, and the keys of some of them (design 6.8).
 
     ``law`` is the rule that protects the candidates, or `not-needed` or `node-not-chosen` (`server.model.ranking`).
     """
@@ -264,7 +264,10 @@ class Verdict:
     missing: Amounts = field(default_factory=dict)
     at_ms: int = 0
     retry_ms: int = 0
-    """The latest instant at which the ask is tried again. The value is 0 if the ask is tried again only after a change."""
+    """The latest instant at which the ask is tried again.
+
+    The value is 0 if the ask is tried again only after a change of the state.
+    """
     spared: tuple[Spared, ...] = ()
     levels: tuple[Level, ...] = ()
 

@@ -27,7 +27,7 @@ class Pair(NamedTuple):
 
 
 class FrozenPair(NamedTuple):
-    """A pair for which evictions are stopped for a limited time. ``policy`` is the policy that was stopped."""
+    """A pair in which evictions by ``policy`` are stopped for a limited time."""
 
     pair: Pair
     policy: str
@@ -36,8 +36,8 @@ class FrozenPair(NamedTuple):
 
 
 STRIKES_MAX: Final = 3
-"""The number of claims of one pair without an external cause after which the pair is frozen."""
+"""The number of strikes after which a pair is frozen. A strike is a claim in the pair that no external event explains."""
 FROZEN_MS: Final = 1_800_000
-"""The time for which a pair is frozen, unless an external change ends it earlier."""
+"""The time in milliseconds for which a pair is frozen, unless an external change ends the freeze earlier."""
 STRIKES_KEPT_MS: Final = 3_600_000
-"""The time after the last strike of a pair after which all strikes of the pair are forgotten."""
+"""The time in milliseconds without a new strike after which all strikes of a pair are forgotten (see `STRIKES_MAX`)."""

@@ -32,12 +32,13 @@ class Binding(enum.StrEnum):
     That queue's guarantee is already met (rule 4), used by firm pods (J4), or too small for a gang (J7).
     """
     CLOSED = "closed-type"
-    """On each node or below a maximum, the ask lacks a closed type (G2).
+    """The ask lacks a closed resource type, on each node or under a maximum (G2).
 
-    A type is closed if its deciding queue already has its guarantee of the type.
+    A type is closed to the ask if the deciding queue for this type, which is a queue on the path of the ask, already has its
+    guarantee of the type.
     """
     UNDECIDED = "undecided-type"
-    """No queue guarantees a type that the ask lacks, and all pods that use the type run inside the claiming queue (G2)."""
+    """The ask lacks a type that no queue guarantees, and all pods that use this type run inside the claiming queue (G2)."""
     USER_LIMIT = "user-limit"
     OWN_MAX = "own-max"
     ANCESTOR_MAX = "ancestor-max"
@@ -55,16 +56,16 @@ class Binding(enum.StrEnum):
     BUDGETS = "disruption-budgets"
     VICTIMS_DISABLED = "victim-queues-disabled"
     OWN_SIDE = "own-side"
-    """All pods that use the types that the ask lacks run below the claiming queue, in which the ask waits as well."""
+    """The types that the ask lacks are used only by pods below the claiming queue. The ask itself waits below that queue, too."""
     FOREIGN = "other-schedulers"
-    """Pods of other schedulers use the nodes on which the ask could run, and this core has no pods there."""
+    """Only pods of other schedulers run on the nodes on which the ask could run. This core cannot evict these pods."""
     SEARCH = "search-bound"
     NOT_JUDGED = "not-judged"
     """The budget of the report was used up before the queue was judged. A report of the queue alone gives the answer."""
 
 
 class Change(enum.StrEnum):
-    """The kind of change that a cure makes. The value is a stable word."""
+    """The kind of the change that a `Cure` proposes. The value is a stable word."""
 
     WAIT = "wait"
     RAISE_MAX = "raise-max"
@@ -83,14 +84,14 @@ class Change(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cure:
-    """A single change after which the asks get capacity, according to the planner.
+    """A single change of the cluster or the configuration after which waiting asks get capacity, according to the planner.
 
     ``subject`` is a queue, a setting, a pod or a node.
 
     ``amounts`` has the amounts by which a limit or guarantee changes, or the capacity of a new node, or the new priority.
-    ``until_ms`` is the instant until which the user has to wait. ``serves`` is the number of equal asks that get capacity by the
-    change. ``then`` is the reason why one more ask would not get capacity by this change. ``serves`` is 0 if the asks were not
-    counted, or if all tried asks get capacity.
+    ``until_ms`` is the instant until which the user has to wait. ``serves`` is the number of equal asks that get capacity by
+    the change. ``then`` is the reason why one more ask would not get capacity by this change. ``serves`` is 0 if the asks were
+    not counted, or if all tried asks get capacity.
     """
 
     change: Change
@@ -140,7 +141,7 @@ class UnmetType:
 class UnmetQueue:
     """A queue that is below its guarantee while asks in the queue or below it wait for the missing capacity.
 
-    ``others`` is the number of asks that were not judged.
+    ``others`` is the number of waiting asks that the report did not judge.
     """
 
     queue: str
