@@ -110,7 +110,7 @@ class NoteLog:
             self._log.info("more-notes", count=len(notes) - NOTES_LOGGED_MAX)
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
-        """Do nothing."""
+        """Ignore the end of a slice, because `decided` has logged the notes of the slice."""
 
     def idle(self) -> None:
-        """Do nothing."""
+        """Ignore that the pump is idle, because `decided` logs notes at once."""

@@ -14,7 +14,7 @@ from server.rpc.level import Gauge
 
 
 class Acknowledged:
-    """The object whose `before_leaving` the pump awaits before decisions are sent."""
+    """The wait of decisions for a follower. The pump awaits `before_leaving` before it sends the decisions of a slice."""
 
     def __init__(self, feed: Feed, acknowledgements: Acknowledgements, seconds: float) -> None:
         """Wait at most ``seconds`` for each slice. Followers are asked to acknowledge until `close` is called."""

@@ -45,7 +45,7 @@ _COUNTED_THERE: Final = frozenset({STREAMS, WATCHES, HEALTH_WATCHES})
 
 
 class OpenCalls:
-    """The counts of open calls by kind: of each caller, and of all."""
+    """The counts of open calls by kind: for each caller, and for all callers together."""
 
     def __init__(self) -> None:
         self._open: Counter[tuple[str, str]] = Counter()

@@ -83,7 +83,7 @@ class _Reader:
         return answer
 
     async def close(self) -> None:
-        """End the process, and wait for a cancelled reading that still uses it."""
+        """End the process, and wait until a cancelled reading no longer uses the process."""
         await self._end()
         async with self._turn:
             await self._end()
@@ -146,7 +146,7 @@ class Readings:
                 return await self._read(text, source)
 
     async def close(self) -> None:
-        """End the processes."""
+        """End the two processes that read configurations."""
         await self._first.close()
         await self._second.close()
 

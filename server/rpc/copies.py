@@ -37,17 +37,21 @@ _log = structlog.get_logger(__name__)
 _HEADER: Final = struct.Struct("!IBI")
 """The header of an answer in the pipe: the number of its question, the kind of outcome, and the number of bytes that follow."""
 _REST: Final = 20
-"""The pause that each fork earns, in multiples of its processor time, so that forks take at most 5 % of the time in the long run."""
+"""The pause after a fork, in multiples of the fork's processor time. Forks thus take at most 5 % of the time in the long run."""
 _BURST: Final = 3
-"""The number of forks that may follow each other after a quiet time, before the pauses of all of them are due."""
-_GATHER_S: Final = 0.001
-"""The time in seconds without a further question after which a copy is made, because a client asks several at the same time."""
-_GATHER_S_MAX: Final = 0.005
-"""The longest time in seconds for which a question waits for others."""
-_QUICK_S: Final = 0.05
-"""The time in seconds that the questions of a copy may take, by the latest answer of each method, for a copy to take more questions.
+"""The number of forks that may follow each other after a quiet time.
 
-If the pause of the latest fork was longer, questions may take as long as that pause: in another copy they would begin after it.
+The pauses of forks add up. A fork waits as long as the pauses of earlier forks, added up, are longer than `_BURST` - 1 pauses.
+"""
+_GATHER_S: Final = 0.001
+"""The seconds without a further question after which the waiting questions get a copy. A client often asks several at a time."""
+_GATHER_S_MAX: Final = 0.005
+"""The most seconds for which a question waits for further questions, if a copy may be made for it."""
+_QUICK_S: Final = 0.05
+"""The seconds that the questions of a copy may take together, if the copy gets more than its share of the waiting questions.
+
+Each question counts with the time of the latest answer to a call of the same method. If the pause after the latest fork is
+longer than this limit, the pause is the limit, because a question that waits for another copy may have to wait for this pause.
 """
 _PRIORITY: Final = 10
 """The amount by which the nice value of a copy is higher than that of its parent."""
@@ -77,7 +81,7 @@ class _Waiting:
         return any(not one.done() for one in self.futures)
 
     def settle(self, answer: bytes | CallError) -> None:
-        """Pass the answer to all callers that wait."""
+        """Pass the answer to all callers that wait for it."""
         for one in self.futures:
             if one.done():
                 continue
@@ -99,22 +103,23 @@ class _Copy:
 
     @property
     def wanted(self) -> bool:
-        """Whether a caller waits for a question that is not answered yet."""
+        """Whether a caller waits for an answer that the copy has not given yet."""
         return any(one.wanted for one in self.questions[self.answered :])
 
     def end(self) -> None:
-        """Kill the process. A second call does nothing, because another process may have the same process id by then."""
+        """Kill the process. Only the first call has an effect, because later another process may have the same process id."""
         if not self.ended:
             self.ended = True
             os.kill(self.pid, signal.SIGKILL)
 
 
 class Copies:
-    """The pool of copies that answer questions. All methods are called in the event loop.
+    """The copies of this process, and the questions that they answer or that wait for a copy.
 
-    If a copy can be made now, it answers a question at once, together with those that arrive within `_GATHER_S` of each other. Questions
-    that arrive while no copy can be made are answered by the next copies. Equal questions are answered once. The waiting
-    questions are divided among the copies that may be made, and a copy also takes further ones that are quick.
+    All methods are called in the event loop. A question waits until no further question has arrived for `_GATHER_S`, but not
+    longer than `_GATHER_S_MAX`. After that, the waiting questions are divided among the copies that may be made. A copy answers
+    its share, and further questions if they are quick (`_QUICK_S`). Questions wait longer if the number of copies or the pauses
+    of forks allow no copy now. Equal questions that wait are answered once.
     """
 
     apart = True
@@ -122,23 +127,30 @@ class Copies:
     def __init__(
         self, seconds: Callable[[], float], cpu_seconds: Callable[[], float] | None = None
     ) -> None:
-        """Make a pool. ``cpu_seconds`` is the processor time of the event loop's thread; without it, forks count by ``seconds``."""
+        """Make the pool, still without copies. ``seconds`` returns the time.
+
+        ``cpu_seconds`` returns the processor time of the event loop's thread. Without ``cpu_seconds``, the processor time of a
+        fork is measured by ``seconds``.
+        """
         self._seconds = seconds
         self._cpu_seconds = cpu_seconds or seconds
         self._rested_at = 0.0
         """The instant at which the pauses of all forks have passed."""
         self._pause = 0.0
-        """The pause in seconds that the latest fork earned."""
+        """The pause in seconds after the latest fork."""
         self._not_before = 0.0
         """The instant before which no copy is made."""
         self._timer: asyncio.TimerHandle | None = None
         self._gather_until: float | None = None
-        """The instant until which the waiting questions may wait for further ones; None unless the timer is for them."""
+        """The latest instant at which questions stop waiting for further questions.
+
+        The value is None while no such wait is in progress.
+        """
         self._waiting: dict[Question, _Waiting] = {}
         self._took: dict[str, float] = {}
         """The seconds that the latest answer of each method took.
 
-        If the copy ended before the answer, these are the seconds until its end.
+        If a copy ended before its answer, the value is the time until the copy ended, or the earlier value if that is larger.
         """
         self.running: dict[_Copy, asyncio.Task[None]] = {}
         """The copies that have not ended yet, each with the task that reads its answers."""
@@ -195,7 +207,10 @@ class Copies:
         self._gather()
 
     def _gather(self) -> None:
-        """Wait for further questions: until none has come for `_GATHER_S`, and for `_GATHER_S_MAX` at most."""
+        """Schedule copies for `_GATHER_S` from now, but at most `_GATHER_S_MAX` after the first question of this wait.
+
+        Do nothing if the timer waits for the pause of a fork, because copies are made after this pause.
+        """
         now = self._seconds()
         if self._timer is None:
             until = self._gather_until = now + _GATHER_S_MAX
@@ -208,7 +223,7 @@ class Copies:
         self._timer = asyncio.get_running_loop().call_later(wait, self._rested)
 
     def _give_up(self) -> None:
-        """Drop each question for which no caller waits any longer, and end each copy that answers only such questions."""
+        """Drop each question for which no caller waits any longer, and end each copy for whose answers no caller waits."""
         for one in [one for one in self._waiting.values() if not one.wanted]:
             del self._waiting[one.question]
         for copy in self.running:
@@ -228,9 +243,11 @@ class Copies:
             self._fork(self._chosen(-(-len(self._waiting) // free)))
 
     def _chosen(self, share: int) -> list[_Waiting]:
-        """Take the questions of the next copy: the first `share`, and further quick ones. The copy answers the quickest first.
+        """Remove and return the questions of the next copy, the quickest first.
 
-        A question therefore waits for quicker ones only, and is quick if it and they take so little time together.
+        The copy gets the first ``share`` waiting questions. The copy gets a further question if this question and all quicker
+        waiting questions together take no longer than the limit that `_QUICK_S` describes. In a copy, a question waits only for
+        quicker questions.
         """
         first = {one.question for one in islice(self._waiting.values(), share)}
         chosen: list[_Waiting] = []
@@ -267,9 +284,10 @@ class Copies:
         self.running[copy] = asyncio.create_task(self._follow(copy))
 
     def _rest(self, started: float, ended: float, cpu: float) -> None:
-        """Count a fork. The next one may follow after as much time as the fork took, so that the core can decide between them.
+        """Record a fork, and set the instant of the next fork.
 
-        A fork that would exceed `_BURST` has to wait for the pauses of earlier forks.
+        The next fork follows at the earliest after as much time as this fork took, so that the core can decide between the two
+        forks. After `_BURST` forks, the next fork also waits for pauses of these forks.
         """
         self._pause = _REST * cpu
         self._rested_at = max(self._rested_at, ended) + self._pause
@@ -277,7 +295,10 @@ class Copies:
         self._not_before = max(self._rested_at - burst, 2 * ended - started)
 
     async def _follow(self, copy: _Copy) -> None:
-        """Pass on the answers of a copy, then kill the copy. If the copy left a question without an answer, that question gets an error."""
+        """Pass on the answers of a copy, then kill the copy.
+
+        `_leave` handles the questions that the copy left without an answer.
+        """
         failure: CallError | None = None
         try:
             async with asyncio.timeout(COPY_S_MAX):
@@ -360,7 +381,7 @@ def _no_copy(why: str) -> CallError:
 
 
 def _failure(status: int) -> CallError:
-    """Return the error for questions that a copy with this wait status left without an answer."""
+    """Return the error for the question on which a copy worked when the copy ended with this wait status."""
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
         return _too_long(f"{COPY_CPU_S_MAX} s of processor time")
     return _no_copy("it ended before its answer")

@@ -112,8 +112,9 @@ class Holding(Protocol):
 class Setting:
     """The settings of an endpoint, made by bootstrap. ``configured`` says that a file, not registrations, configures the core.
 
-    If inputs are recorded, ``decider`` gets them first, and passes them on to ``feed``. Decisions wait for ``holding`` before
-    they are sent. ``reads`` answers read calls. ``keeping`` says whether the configuration in force is on disk.
+    If inputs are recorded, ``decider`` gets them first, and passes them on to ``feed``. If ``holding`` is given, decisions are
+    not sent before its method `before_leaving` has returned. ``reads`` answers read calls. ``keeping`` says whether the
+    configuration in force is on disk.
     """
 
     identities: Identities
@@ -372,7 +373,10 @@ class Endpoint:
         await self.stop()
 
     async def stop(self) -> None:
-        """Close the ports. Otherwise the server logs a warning about the closed event loop when Python frees it."""
+        """Close the ports.
+
+        If they stayed open, gRPC's server would log a warning about the closed event loop when Python frees the server.
+        """
         if self._acknowledged is not None:
             self._acknowledged.close()
         await self._server.stop(LAST_WORDS_S)

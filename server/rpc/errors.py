@@ -120,7 +120,7 @@ def _encoded(text: str) -> str:
 
 
 def malformed(message: str) -> CallError:
-    """Return the error of bytes that are not a message of the call's type, or of a message that exceeds a limit."""
+    """Return the error of a message that cannot be decoded as a message of the call's type, or that exceeds a limit."""
     return invalid("MALFORMED_MESSAGE", ("", message))
 
 

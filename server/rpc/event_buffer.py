@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 
 
 class History:
-    """The last `EVENTS_KEPT_MAX` decisions. The pump reports each decision to this object."""
+    """The last `EVENTS_KEPT_MAX` decisions. The pump calls `decided` with each decision."""
 
     def __init__(self) -> None:
         self.last = 0
@@ -104,10 +104,10 @@ class History:
                 self._latest[kind_of(decisions.all[at])] = before + at + 1
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
-        """Do nothing."""
+        """Ignore the end of a slice, because `decided` has recorded the decisions of the slice."""
 
     def idle(self) -> None:
-        """Do nothing."""
+        """Ignore that the pump is idle, because this object has no work to postpone."""
 
     def after(self, number: int) -> Iterator[Entry]:
         """Yield the entries whose number is greater than ``number``, oldest first.

@@ -1,7 +1,8 @@
-"""The first table of cores of a group that decides without one: why the table of this core cannot count (design 7.6).
+"""The check of the first table of cores in a group that decides without a table (design 7.6).
 
-A core with a first table follows a leader without a table, and its table counts when the core leads. A configuration that the leader
-applies in the meantime can add a partition that the table gives to another group. The table then does not count.
+A core that was started with a table may follow a leader that has no table. The table of this core comes into force when this
+core leads. Until then, the leader may apply a configuration with a partition that the table gives to another group of cores. In
+this case the table cannot come into force.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,10 @@ _log = structlog.get_logger(__name__)
 
 
 class FirstTable:
-    """The check of the table with which a core was started, or of None without one. The pump calls it after each slice."""
+    """The check of the table with which a core was started. The pump calls `sliced` after each slice.
+
+    Without a table, there is nothing to check.
+    """
 
     def __init__(self, table: Assignment | None, core: Core) -> None:
         self._table = table
@@ -34,10 +38,13 @@ class FirstTable:
         self._why = ""
 
     def decided(self, _decisions: Decisions, _now: int) -> None:
-        """Do nothing, because the configuration is checked once for each slice."""
+        """Ignore the decisions, because `sliced` checks the configuration once for each slice."""
 
     def sliced(self, _events: int, _seconds: float, _now: int) -> None:
-        """Log once why the table does not count. Look only if the configuration or the table in force has changed."""
+        """Log the reason, once, if the table cannot come into force.
+
+        The check runs only if the configuration or the table in force has changed since the last check.
+        """
         state = self._core.state
         if state.configuration is self._seen[0] and state.assignment is self._seen[1]:
             return
@@ -47,15 +54,18 @@ class FirstTable:
             _log.warning(_CODE, why=self._why, advice=_ADVICE)
 
     def idle(self) -> None:
-        """Do nothing."""
+        """Ignore that the pump is idle, because `sliced` has checked the configuration."""
 
     def findings(self) -> Iterator[Finding]:
-        """Yield the doctor's finding about a table that does not count."""
+        """Yield the doctor's finding about a table that cannot come into force."""
         if why := self._why_not():
             yield Finding("warning", "cores", _CODE, why, _ADVICE)
 
     def _why_not(self) -> str:
-        """Return why the table does not count although no other table does. Return "" if it counts, or will when this core leads."""
+        """Return why the table of this core cannot come into force.
+
+        Return "" if the table can come into force, if this core was started without a table, or if a table is in force already.
+        """
         state = self._core.state
         if self._table is None or state.assignment is not None:
             return ""

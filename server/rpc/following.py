@@ -94,7 +94,7 @@ class Opened(NamedTuple):
     credentials: grpc.ChannelCredentials | None
     metadata: tuple[tuple[str, str], ...]
     renew: Callable[[], "Opened"]
-    """The function that reads the files again. The function raises BadOptionError if a file cannot be used."""
+    """The function that reads the credentials' files again. The function raises BadOptionError if a file cannot be used."""
     log: Access | None = None
     """The log through which the input reaches followers, in place of calls."""
 
@@ -152,7 +152,7 @@ class Joining:
             raise BadOptionError(f"--log: {error}") from error
 
     def opened(self, name: str) -> Opened:
-        """Read the files, and return the values for calls to leaders. Raise BadOptionError if a file cannot be used."""
+        """Read the TLS and token files, and return the values for calls to leaders. Raise BadOptionError for an unusable file."""
         token = read_private(self.token_file).decode(errors="replace") if self.token_file else ""
         token = token.strip()
         if not (token.isascii() and token.isprintable()):
@@ -291,10 +291,10 @@ class Way(Protocol):
         """Pass the state and the input of a leader to this core, until cancelled. Raise an exception that the core raises."""
 
     async def take_over(self) -> None:
-        """Get the missing input before this core leads. Return within a short time, even if nothing answers."""
+        """Get the missing input before this core leads. Return within a short time, even if no other process answers."""
 
     async def lead(self) -> str:
-        """Return the name of another leader once this core no longer leads."""
+        """Work for a core that leads. Return the name of the new leader once this core no longer leads."""
 
     async def finish(self) -> None:
         """End `lead`. Before `lead` ends, pass on the input that still waits, within a short time."""
@@ -428,7 +428,7 @@ class Following:
         self._leading = asyncio.create_task(self._lead(end))
 
     async def unwatch(self) -> None:
-        """End `watch`."""
+        """Stop the watch for another leader, which `watch` started."""
         if self._leading is not None:
             await ended(self._leading)
             self._leading = None

@@ -44,7 +44,7 @@ Where the process cannot be copied, a larger core examines its objects only afte
 """
 GARBAGE_OBJECTS_MAX: Final = 50_000
 GARBAGE_BYTES_MAX: Final = 32 << 20
-"""The most garbage that a large core keeps: container objects, and the bytes of these and their contents."""
+"""The most garbage that a large core keeps: the number of container objects, and the bytes of these objects and their contents."""
 QUIET_S: Final = 2.0
 """The seconds without an event that count as a quiet moment."""
 _OF_AN_EVENT: Final = 2
@@ -66,7 +66,7 @@ Later = Callable[[float, Callable[[], None]], Timer]
 
 
 class Garbage:
-    """The control of this process's collector. `close` restores automatic collection."""
+    """The control of Python's garbage collection in this process. `close` restores automatic collection."""
 
     def __init__(self, later: Later, reads: Reads | None = None) -> None:
         """Stop automatic collection. ``reads`` are for searches in a large core, if they run in copies of this process."""
@@ -82,7 +82,7 @@ class Garbage:
         gc.disable()  # objects that exist by now are collected, and frozen, when the core is first idle
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Do nothing."""
+        """Ignore the decisions. `sliced` counts the events, which is enough to know when a collection is worthwhile."""
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
         """Count the events of a slice. With more than `ENOUGH` new objects, collect at the second slice in a row without an idle moment."""
@@ -96,10 +96,7 @@ class Garbage:
                 self._overdue = True
 
     def call_ended(self, _code: object = None) -> None:
-        """Collect if there are more than `ENOUGH` new objects.
-
-        gRPC leaves cycles after each call, even if no event arrives.
-        """
+        """Collect if there are more than `ENOUGH` new objects. gRPC leaves cycles after each call, even if no event arrives."""
         if self._new() > ENOUGH:
             self._collect()
             self._look_later()
@@ -107,7 +104,7 @@ class Garbage:
     def idle(self) -> None:
         """Collect at the first call, and then if there are more than `ENOUGH` new objects since the last collection.
 
-        After `THOROUGH_AT_LAST` collections, or if a search found much garbage, examine everything.
+        After `THOROUGH_AT_LAST` collections, or if a search found much garbage, examine all objects (`look_at_everything`).
         """
         if self._found is not None or self._collections >= THOROUGH_AT_LAST:
             self.look_at_everything()
@@ -123,7 +120,7 @@ class Garbage:
     def look_at_everything(self) -> None:
         """Collect all garbage, frozen objects included.
 
-        In a large core, let a copy search first, and collect only if the copy finds much.
+        In a large core, let a copy of the process search for garbage first, and collect only if the copy finds much garbage.
         """
         self._disturb()
         if self._large and self._copies is not None and self._found is None:
@@ -152,7 +149,7 @@ class Garbage:
             self._look_later()
 
     def close(self) -> None:
-        """Restore automatic collection, of all objects."""
+        """Stop scheduled work, and restore Python's automatic collection for all objects, frozen objects included."""
         self._disturb()
         if self._searching is not None:
             self._searching.cancel()

@@ -200,10 +200,7 @@ def _names(authentication: Mapping[str, Iterable[bytes]]) -> list[str]:
 
 
 def _comparable(name: str) -> str:
-    """Return the form in which names are compared.
-
-    A host is in lower case (RFC 6125, 6.4.1), a URI is unchanged.
-    """
+    """Return the form in which names are compared. A host is in lower case (RFC 6125, 6.4.1), a URI is unchanged."""
     return name if _URI in name else name.lower()
 
 
@@ -257,9 +254,9 @@ def digest(token: str) -> bytes:
 
 
 def roles(text: str) -> Roles:
-    """Return the callers by certificate name, and the revoked certificates.
+    """Return the callers by certificate name, and the revoked certificates. Raise ValueError if the text is wrong.
 
-    Raise ValueError, which says where the text is wrong.
+    The error says where.
     """
     found = _read(_Certificates, text)
     revoked = Revoked(
@@ -286,9 +283,9 @@ def _number(text: str) -> int:
 
 
 def tokens(text: str) -> dict[bytes, Caller]:
-    """Return callers by digest of their token.
+    """Return the callers that the text defines, by the digest of their tokens. Raise ValueError if the text is wrong.
 
-    Raise ValueError, which says where the text is wrong.
+    The error says where.
     """
     entries = _read(_Tokens, text).tokens
     if (second := _repeated([entry.token for entry in entries])) is not None:
@@ -297,10 +294,7 @@ def tokens(text: str) -> dict[bytes, Caller]:
 
 
 def _repeated(names: Sequence[str]) -> int | None:
-    """Return the index of the first name that repeats an earlier one.
-
-    Return None if no name is repeated.
-    """
+    """Return the index of the first name that repeats an earlier one. Return None if no name is repeated."""
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:

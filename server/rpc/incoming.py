@@ -19,10 +19,7 @@ LOOK_S: Final = 0.2
 
 
 class Incoming:
-    """The messages of one stream that this core has not processed.
-
-    Messages are read as long as the context is open.
-    """
+    """The messages of one stream that this core has not processed. Messages are read as long as the context is open."""
 
     def __init__(
         self,
@@ -45,13 +42,13 @@ class Incoming:
         """The position of the leader in its last message."""
 
     async def __aenter__(self) -> Self:
-        """Begin to read."""
+        """Start the task that reads the messages of the leader's stream."""
         self._reading = asyncio.create_task(self._read())
         self._reading.add_done_callback(lambda _: self._changed.set())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Read no more."""
+        """End the task that reads the messages."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 

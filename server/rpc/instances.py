@@ -32,7 +32,10 @@ class Instances:
         self._aside: dict[str, dict[str, None]] = {}
 
     def check(self, rm_id: str, instance: str, *, speaking: bool) -> None:
-        """Raise CallError while the process that replaced this one still has streams open."""
+        """Raise CallError if the process ``instance`` was replaced and its successor has streams open.
+
+        ``speaking`` says that streams of the manager are open.
+        """
         last = self._last.get(rm_id, "")
         if speaking and instance != last and instance in self._aside.get(rm_id, ()):
             raise another_instance(rm_id, last)
@@ -43,10 +46,7 @@ class Instances:
         self._aside.pop(rm_id, None)
 
     def registered(self, rm_id: str, instance: str, *, speaking: bool) -> None:
-        """Record that a process registered.
-
-        ``speaking`` says that streams of another registration were open.
-        """
+        """Record that a process registered. ``speaking`` says that streams of another registration were open."""
         last, self._last[rm_id] = self._last.get(rm_id, ""), instance
         aside = self._aside.setdefault(rm_id, {})
         aside.pop(instance, None)

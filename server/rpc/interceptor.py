@@ -237,7 +237,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
 
 async def _at_once(_method: str, _metadata: Metadata) -> None:
-    """Wait for nothing."""
+    """Return at once, because by default a call waits for no state of the core."""
 
 
 def _cannot_send(error: Exception) -> bool:

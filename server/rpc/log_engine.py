@@ -216,7 +216,7 @@ class Link:
             future.set_result(message)
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close this connection to the engine."""
         await _closed(self._client)
 
     async def tail(self) -> Tail:

@@ -49,7 +49,7 @@ CHECKPOINT_MESSAGES: Final = 5_000
 
 
 class FencedError(Exception):
-    """The error of a leader whose term has ended, because another core has begun one."""
+    """The error of a leader whose term has ended, because another core has begun a new term."""
 
 
 class LogWay:
@@ -424,7 +424,7 @@ class _Writer:
         self.at = self._sent = at
 
     def close(self) -> None:
-        """Stop collecting slices."""
+        """Stop collecting the slices of the core."""
         self._feed.leave(self._follower)
         self._slices.clear()
 

@@ -26,10 +26,10 @@ _ALWAYS: Final = frozenset({FOLLOW, REPLICATION})
 
 
 class MinPosition:
-    """The check of each call, before it is handled."""
+    """The wait of each call for the position that the call names, before the call is handled."""
 
     def __init__(self, feed: Feed, replica: Replica, changed: asyncio.Event) -> None:
-        """Make the check. ``changed`` is set, and cleared, when the core has received events."""
+        """Make the object. ``changed`` is set, and cleared, each time the core has received events."""
         self._feed = feed
         self._replica = replica
         self._changed = changed

@@ -24,7 +24,7 @@ class Sighting(NamedTuple):
     """The presence of a registered manager at one instant. Times are Unix milliseconds, or 0 if there is no such time."""
 
     heard_ms: int
-    """The time of its last message."""
+    """The time of the manager's last message."""
     away_since_ms: int
     """The time when the manager's last stream ended, or when it registered without a stream.
 

@@ -72,7 +72,7 @@ class Observer(Protocol):
         """Receive the number of events of a finished slice, and the seconds that it took."""
 
     def idle(self) -> None:
-        """Do work for which there is time, because the pump has nothing to do now."""
+        """Do the work that was left for a time when the pump has nothing to do. The pump calls this method at such a time."""
 
 
 class Time(NamedTuple):
@@ -106,7 +106,10 @@ class Pump:
     ) -> None:
         """Make a pump. No read of ``reads`` starts during a slice, even while the pump yields to the event loop within it."""
         self.before_leaving: Callable[[], Awaitable[None]] | None = None
-        """The function to await before a slice's decisions and replies are sent, if these must be on disk first, or None."""
+        """The function to await before a slice's decisions and replies are sent, for example until they are on disk.
+
+        If it is None, they are sent at once.
+        """
         self.checks: Callable[[], int] = lambda: 0
         """The function that returns how many health checks are open."""
         self._replies: list[tuple[asyncio.Future[list[Decision]], list[Decision]]] = []
@@ -144,10 +147,7 @@ class Pump:
         return self._time.seconds()
 
     async def put(self, session: Session, batch: Batch) -> None:
-        """Put a message into the inbox.
-
-        Wait while the inbox is full, so that gRPC's flow control stops the client.
-        """
+        """Put a message into the inbox. Wait while the inbox is full, so that gRPC's flow control stops the client."""
         if not self._has_capacity.is_set():
             await self._has_capacity.wait()
         self._post(_Mail(session, batch))
@@ -195,10 +195,10 @@ class Pump:
             self.wake_watchers()
 
     async def in_parts(self, parts: Parts[_T]) -> tuple[_T, float]:
-        """Do the work of a follower in parts, and yield to the event loop as within a slice. Return the result and the seconds of work.
+        """Run all parts of a follower's work, and yield to the event loop as within a slice.
 
-        If the task is cancelled, all parts are done nevertheless, because no one may use a core between two parts. A cancelled
-        task ends at its next wait after the parts.
+        Return the result and the seconds of work. If the task is cancelled, all parts are done nevertheless, because no one may
+        use a core between two parts. A cancelled task ends at its next wait after the parts.
         """
         self._turned = started = self._time.seconds()
         try:
@@ -352,9 +352,9 @@ class Pump:
         return tick
 
     async def _whole(self, parts: Parts[_T]) -> tuple[_T, float]:
-        """Do work in parts. If the parts take long, yield to the event loop between two parts.
+        """Run all parts of some work. Return the result of the work, and the seconds that its parts took.
 
-        Return the result and the seconds of work.
+        If the parts take long, yield to the event loop between two parts. The time of these yields does not count.
         """
         seconds = 0.0
         while True:
@@ -426,7 +426,7 @@ class Pump:
         await self._turn()
 
     def _is_turn_due(self) -> bool:
-        """Return whether the pump last yielded to the event loop too long ago."""
+        """Return whether the pump has not yielded to the event loop for more than `TURN_S`."""
         return self._time.seconds() - self._turned > TURN_S
 
     async def _turn(self) -> None:

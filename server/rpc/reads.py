@@ -68,7 +68,7 @@ class InPlace:
         self._steady.clear()
 
     def go_on(self) -> None:
-        """Start reads again."""
+        """Let the reads that were held start, and start later reads at once."""
         self._steady.set()
 
     def close(self) -> None:

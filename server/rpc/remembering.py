@@ -68,7 +68,10 @@ class Remembering:
         replica.rested = self._rested
 
     def tap(self, decider: Decider) -> Tap:
-        """Return the decider that the pump has to call in place of this one."""
+        """Return a decider that passes all input on to ``decider``, and records the history.
+
+        The pump has to call the returned decider.
+        """
         core = self._core  # `core.state` is replaced when the core joins a leader.
         self._tap = Tap(
             decider,
@@ -78,7 +81,7 @@ class Remembering:
         return self._tap
 
     def start(self, listening: str) -> None:
-        """Start the thread and its process, and note the configuration in force. ``listening`` is the address of this core."""
+        """Start the thread and its process, and record the configuration in force. ``listening`` is the address of this core."""
         assert self._tap is not None
         self._name = f"{socket.gethostname()}:{listening.rpartition(':')[2]}"
         self._tap.note_configuration(self._now())

@@ -29,13 +29,19 @@ from server.rpc.table_revision import revision_of
 _log = structlog.get_logger(__name__)
 
 SAVE_S: Final = 15.0
-"""The seconds between two saves of a state that changes. If no core is left, changes of waiting times and timers since the last save are lost."""
+"""The seconds between two saves of a state that changes.
+
+If all cores crash, changes of waiting times and timers since the last save are lost.
+"""
 LOOK_S: Final = 1.0
-"""The seconds between two looks whether the first save of a run can be made."""
+"""The seconds between two checks of whether the first save of a run can be made."""
 
 
 class Continued(NamedTuple):
-    """A saved state with which a core continues. ``note`` says that its configuration is newer than the kept one, or is ""."""
+    """The result of restoring a saved state.
+
+    ``note`` says that its configuration is newer than the kept configuration, or is "".
+    """
 
     note: str = ""
 
@@ -48,16 +54,18 @@ def restore(
     *,
     is_earlier: bool = False,
 ) -> Continued | None:
-    """Give the core the state that an earlier run saved. Return None if there is none that can be used.
+    """Give the core the state that an earlier run saved. Return None if there is no saved state that can be used.
 
-    If the ``configuration`` of the start is given and differs from that of the saved state, it is applied to that state. There is one
-    exception: with ``is_earlier``, the configuration is only the one that an earlier run kept, and its writes may have failed since.
-    It then stays away if the revision of the saved state is newer: by its number, and of equal numbers by its instant.
+    If ``configuration`` is given and differs from the configuration of the saved state, ``configuration`` is applied to the
+    saved state. There is one exception. With ``is_earlier``, an earlier run kept ``configuration``, and may have failed to keep
+    later configurations. In this case ``configuration`` is not applied if the saved state has a newer revision: one with a
+    higher number, or with the same number and a later instant.
 
-    The revision of the configuration, and the texts that managers sent last, are those with which the core was made, since they
-    were kept at each change and the state may be older. If the state is newer, because they were not kept, its texts count, and
-    no revision gets the number of an earlier one. The core decides for the partitions that its options name, even if the
-    earlier run had other partitions. Raise BadOptionError if the earlier run had a newer table of cores.
+    The core keeps the revision with which it was made, and the texts that managers sent last, because an earlier run kept both
+    at each change, and the saved state may be older. If the saved state has a higher revision number, the texts of the saved
+    state are used, and no later revision gets a number that was used before. The core decides for the partitions that its
+    options name, even if the earlier run had other partitions. Raise BadOptionError if the earlier run had a newer table of
+    cores.
     """
     found = saved.read(path)
     if found.why_not:
@@ -100,7 +108,7 @@ def _check_table(before: Assignment | None, assignment: Assignment | None) -> No
 
 
 def _is_newer(saved_one: Revision, kept: Revision) -> bool:
-    """Return whether the revision of a saved state is another one than the kept revision, and newer."""
+    """Return whether the revision of a saved state is newer than the kept revision, and has another configuration."""
     is_later = (saved_one.number, saved_one.at_ms) > (kept.number, kept.at_ms)
     return is_later and saved_one.digest != kept.digest
 
@@ -138,12 +146,12 @@ class Saving:
         """The reason why the last save failed, or "" if it did not fail."""
 
     async def run(self) -> None:
-        """Save the state every `SAVE_S` seconds if the core was given anything since.
+        """Save the state every `SAVE_S` seconds if the core has received input since the last save.
 
-        Save once soon after the start: when all managers have reported everything, or have resumed their sessions. Otherwise a core
-        that is killed within `SAVE_S` of each of its starts would never save. Save also when the core has just joined a leader,
-        because it then has no saved state, or an old one. A core that joins again within `SAVE_S` of a save is not saved earlier:
-        joins that fail one after the other would keep the disk busy.
+        Save once soon after the start: when all managers have reported everything, or have resumed their sessions. Otherwise a
+        core that is killed within `SAVE_S` of each of its starts would never save. Save also when the core has just joined a
+        leader, because the saved state is then missing or old. A core that joins again within `SAVE_S` of a save is not saved
+        earlier: joins that fail one after the other would keep the disk busy.
         """
         while True:
             await self._changed()
@@ -154,7 +162,8 @@ class Saving:
     async def _changed(self) -> None:
         """Wait until the core has a state that is not saved.
 
-        Look at once, every `SAVE_S` seconds, when a checkpoint was taken over, and before the first save every `LOOK_S` seconds.
+        Check at once, then every `SAVE_S` seconds, and whenever a checkpoint was taken over. Before the first save, check every
+        `LOOK_S` seconds.
         """
         while self._feed.position == self._position:
             self._taken_over.clear()
@@ -163,7 +172,7 @@ class Saving:
                     await (self._first() if self._is_first else self._taken_over.wait())
 
     async def _first(self) -> None:
-        """Wait until the core was given anything and all its managers are synced, or a checkpoint was taken over."""
+        """Wait until a checkpoint was taken over, or until the core has received input and all its managers are synced."""
         while not self._taken_over.is_set():
             managers = self._feed.managers.values()
             is_synced = bool(managers) and all(one.synced for one in managers)
@@ -174,7 +183,7 @@ class Saving:
                     await self._taken_over.wait()
 
     async def save(self) -> None:
-        """Save the state of this moment."""
+        """Save the present state of the core to disk."""
         position = self._feed.position
         question = Question("Save", str(next(self._numbers)).encode(), LOCAL_OPERATOR)
         try:

@@ -101,14 +101,11 @@ class Session:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error with which the stream ends, else the farewell, else None."""
+        """The error with which the stream ended. If there is none, this is the error of an orderly end (`farewell`), or None."""
         return self.ended.exception() if self.failed else self.farewell
 
     def fail(self, error: Exception) -> None:
-        """End the stream now.
-
-        Do nothing if the stream has already ended.
-        """
+        """End the stream now. Do nothing if the stream has already ended."""
         if not self.ended.done():
             self.ended.set_exception(error)
             self.filled.set()
@@ -127,10 +124,7 @@ class Session:
         self._on_fill()
 
     def detach(self) -> None:
-        """Detach the stream from the outbox.
-
-        The outbox continues to fill.
-        """
+        """Detach the stream from the outbox. The outbox continues to fill."""
         if self.outbox.on_fill == self._on_fill:
             self.outbox.on_fill = None
 
@@ -321,7 +315,7 @@ class Sessions:
             outbox.extend([*missing[kind]])
 
     def follow(self, managers: Mapping[str, Manager]) -> None:
-        """Keep decisions for the sessions that another core's input began or ended.
+        """Begin or end the keeping of decisions, for sessions that began or ended with another core's input.
 
         Call this method after each slice of the other core's input.
         """
@@ -366,10 +360,7 @@ class Sessions:
         return rm_id in self._registered
 
     def outbox(self, rm_id: str, kind: Kind) -> Outbox | None:
-        """Return the outbox for answers to this manager.
-
-        Return None if the manager neither registered nor has a stream.
-        """
+        """Return the outbox for answers to this manager. Return None if the manager neither registered nor has a stream."""
         return self._outboxes.get((rm_id, kind))
 
     def unwritten(self) -> int:

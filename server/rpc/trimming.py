@@ -24,10 +24,10 @@ def give_back() -> None:
 
 
 class Trimming:
-    """The return of memory after work.
+    """The observer that returns memory to the system after work.
 
-    The pump reports its slices, and the interceptor reports ended calls. Memory is returned once, `TRIM_S` after the
-    first work since the last return.
+    The pump reports its slices, and the interceptor reports ended calls. Memory is returned once, `TRIM_S` after the first work
+    since the last return.
     """
 
     def __init__(self, later: Later, trim: Callable[[], None] = give_back) -> None:
@@ -36,7 +36,7 @@ class Trimming:
         self._due: Timer | None = None
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Do nothing."""
+        """Ignore the decisions, because the end of each slice is reported to `sliced`."""
 
     def sliced(self, events: int, _seconds: float, _now: int) -> None:
         """Schedule a trim if the slice had events."""
@@ -44,7 +44,7 @@ class Trimming:
             self.call_ended()
 
     def idle(self) -> None:
-        """Do nothing."""
+        """Ignore that the pump is idle, because the timer started by `sliced` returns the memory."""
 
     def call_ended(self, _code: object = None) -> None:
         """Schedule a trim, unless one is scheduled."""

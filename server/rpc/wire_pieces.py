@@ -1,4 +1,7 @@
-"""Pieces of a message in wire bytes: each is a length-delimited field with its header. Protobuf merges pieces that are joined."""
+"""The encoding of single fields of a protobuf message.
+
+The bytes of fields can be joined, because a message is the sequence of its fields.
+"""
 
 from typing import Final
 
@@ -8,7 +11,7 @@ _MORE: Final = 0x80
 
 
 def varint(number: int) -> bytes:
-    """Return a number from 0 on as bytes in base 128, lowest group first."""
+    """Return the protobuf varint of a number that is not negative: seven bits in each byte, the lowest bits first."""
     groups = bytearray()
     while number > _GROUP:
         groups.append(number & _GROUP | _MORE)
@@ -18,27 +21,24 @@ def varint(number: int) -> bytes:
 
 
 LENGTHS: Final = tuple(varint(length) for length in range(_SHORT))
-"""The encoded lengths that most pieces have."""
+"""The encodings of all lengths below `_SHORT`. Most fields have such a length."""
 
 
 def length(size: int) -> bytes:
-    """Return the encoded length of a piece."""
+    """Return the encoding of a field's length."""
     return LENGTHS[size] if size < _SHORT else varint(size)
 
 
 def record(number: int, body: bytes) -> bytes:
-    """Return a length-delimited field."""
+    """Return the bytes of a length-delimited field, such as a sub-message, with this field number and content."""
     return varint(number << 3 | 2) + length(len(body)) + body
 
 
 def text(number: int, value: str) -> bytes:
-    """Return a string field.
-
-    An empty string is left out, as in proto3.
-    """
+    """Return the bytes of a string field. Return b"" for an empty string, which proto3 leaves out."""
     return record(number, value.encode()) if value else b""
 
 
 def number(field: int, value: int) -> bytes:
-    """Return a field with a whole number from 0 on."""
+    """Return the bytes of a field with a whole number that is not negative."""
     return varint(field << 3) + varint(value)

@@ -1,12 +1,15 @@
-"""The view schemas: message classes with the wire's own field numbers. The schemas are declared so that reading costs little.
+"""Message classes for reading parts of the wire's messages quickly. These classes have the same field numbers as the wire.
 
-An AllocationRequest is parsed twice, each time by C code only. The *envelope* reads the fields that differ from ask to ask: key,
-application, node, start. *Slicing* drops all fields but one kind from each ask, and returns the remaining bytes. The remaining
-bytes are the tags, or the *template*. The template is everything in an ask that all pods of one Deployment or job share. The
-template can therefore be the key of a cache. Sub-messages are declared as repeated bytes. A sub-message that is sent in pieces
-thus stays complete, because joining the pieces has the result of the merge that protobuf prescribes.
+An AllocationRequest is parsed twice, each time by C code only. The first parsing, by the class `Envelope`, reads the fields
+that differ from ask to ask: key, application, node, start. The second parsing, by a `Slicer`, removes these fields from each
+ask and returns the bytes of other fields. One slicer returns the tags of each ask. Another slicer returns the *template*: all
+fields that the pods of one Deployment or job have in common. Because these pods have equal templates, the bytes of the template
+are used as the key of a cache.
 
-The schemas are in a descriptor pool of their own. Reflection and the generated classes do not see these schemas.
+Sub-messages are declared as repeated bytes. A client may send a sub-message in several pieces, and then all pieces are read.
+Joining the pieces gives the same message as the merge that protobuf prescribes.
+
+The classes are in a descriptor pool of their own, so that neither reflection nor the generated classes see them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +38,10 @@ class Head(AskHead, Protocol):
 
 
 class Request(Protocol):
-    """The whole AllocationRequest, with asks and allocations as heads."""
+    """An AllocationRequest as `Envelope` reads it. Asks and allocations have only the fields of `Head`.
+
+    All other objects are bytes.
+    """
 
     manager: str
     asks: Sequence[Head]
@@ -132,7 +138,7 @@ _ALLOCATION_TEMPLATE: Final[Mapping[str, Column]] = {
 def _classes(
     package: str, messages: Mapping[str, Mapping[str, Column]]
 ) -> dict[str, type[Message]]:
-    """Return the message classes of a schema that is defined only in this module."""
+    """Return the message classes with these names and fields. Their schema is known only in this module."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{package}.proto", package=package, syntax="proto3"
     )
@@ -204,7 +210,7 @@ class Slicer:
         self._parts = cast("type[_Parts]", _classes(f"{package}.whole", whole)["Request"])
 
     def __call__(self, data: bytes, count: int) -> Sequence[bytes]:
-        """Return the remaining bytes of each of the ``count`` objects, in the order of the message."""
+        """Return the bytes of the given fields for each of the ``count`` asks or allocations, in the order of the message."""
         message = self._cut.FromString(data)
         message.DiscardUnknownFields()
         left = message.SerializeToString()

@@ -83,10 +83,10 @@ class DecisionLog:
                 self._moved(one)
 
     def sliced(self, events: int, seconds: float, now: int) -> None:
-        """Do nothing."""
+        """Ignore the end of a slice, because `decided` has recorded the decisions of the slice."""
 
     def idle(self) -> None:
-        """Do nothing."""
+        """Ignore that the pump is idle, because this object has no work to postpone."""
 
     def after(self, number: int) -> Iterator[Change]:
         """Return the changes whose number is greater than ``number``, oldest first."""

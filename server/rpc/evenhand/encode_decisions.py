@@ -64,7 +64,7 @@ def told_of(lost: Lost) -> Lost:
 
 
 def nameless(_key: str) -> str:
-    """Return "". Callers that know no names of pods pass this function as `Names`."""
+    """Return "" for every key. Callers that know no names of pods pass this function as `Names`."""
     return ""
 
 

@@ -48,7 +48,10 @@ class MalformedError(ValueError):
 
 
 class _Templates:
-    """The templates of one generation by their encoding. `plain` has the templates that the fast path can use."""
+    """The templates of one generation of the interface, by their encoded bytes.
+
+    `plain` has the templates that the fast path can use.
+    """
 
     def __init__(
         self,
@@ -65,17 +68,11 @@ class _Templates:
         self._add = add
 
     def add(self, batch: Batch, head: Head, tags: bytes, encoded: bytes) -> None:
-        """Add one ask or allocation on the slow path.
-
-        Raise DecodeError for malformed bytes.
-        """
+        """Add one ask or allocation on the slow path. Raise DecodeError for malformed bytes."""
         self._add(batch, head, tags, self.template(encoded))
 
     def template(self, encoded: bytes) -> Template:
-        """Return the template of an encoding, decoded and cached if it is new.
-
-        Raise DecodeError for malformed bytes.
-        """
+        """Return the template of an encoding, decoded and cached if it is new. Raise DecodeError for malformed bytes."""
         known = self._all.get(encoded)
         if known is not None:
             return known
@@ -105,10 +102,7 @@ class AllocationCodec:
         self._created: dict[bytes, int] = {}
 
     def decoding(self, data: bytes) -> Parts[Batch]:
-        """Decode a message in steps, because many new templates take long.
-
-        Raise MalformedError for malformed bytes.
-        """
+        """Decode a message in steps, because many new templates take long. Raise MalformedError for malformed bytes."""
         try:
             return (yield from self._decoding(data))
         except DecodeError as error:
@@ -196,8 +190,5 @@ class AllocationCodec:
 
 
 def _releases(parts: Sequence[bytes]) -> si_pb2.AllocationReleasesRequest | None:
-    """Return the releases of a request, merged from its parts as protobuf prescribes.
-
-    Return None if there are no releases.
-    """
+    """Return the releases of a request, merged from its parts as protobuf prescribes. Return None if there are no releases."""
     return si_pb2.AllocationReleasesRequest.FromString(b"".join(parts)) if parts else None

@@ -26,10 +26,7 @@ _PRESENCE: Final = frozenset({Operator.EXISTS, Operator.DOES_NOT_EXIST})
 
 
 def constraints(message: si_pb2.NodeConstraints) -> Constraints:
-    """Return the constraints of an ask.
-
-    Return the object `UNCONSTRAINED` if the message sets no constraints.
-    """
+    """Return the constraints of an ask. Return the object `UNCONSTRAINED` if the message sets no constraints."""
     if not message.ByteSize():
         return UNCONSTRAINED
     for field in ("requiredTerms", "tolerations", "hostPorts", "allowedNodes", "excludedNodes"):
@@ -66,7 +63,7 @@ def _names(field: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def term(path: str, message: si_pb2.NodeSelectorTerm) -> Term:
-    """Return a term of node requirements; ``path`` names it in a refusal."""
+    """Return a term of node requirements. ``path`` is the path of the term that a refusal names."""
     listed(path, message.matchExpressions)
     listed(path, message.matchFields)
     return Term(

@@ -62,7 +62,7 @@ class Template(NamedTuple):
 class Specs:
     """The interned specs. If there are too many specs, all specs are dropped. After that, equal specs may be two objects.
 
-    Having two equal objects has no other effect.
+    Two equal objects need more memory and have no other effect.
     """
 
     def __init__(self) -> None:
