@@ -92,7 +92,10 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that no other pod on the node may use. An address that is empty, `0.0.0.0` or `::` means all addresses."""
+    """A host port of a pod, which no other pod on the same node may use at the same address.
+
+    An address that is empty, `0.0.0.0` or `::` means all addresses of the node.
+    """
 
     port: int
     protocol: str = "TCP"
@@ -103,7 +106,8 @@ class HostPort:
 class Constraints:
     """The node constraints of an ask (design 1.8 and 6.10).
 
-    If all fields are empty, every schedulable node without repelling taints may take the ask.
+    If all fields are empty, the ask may run on every schedulable node that has no taint with the effect NoSchedule or
+    NoExecute.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -287,7 +291,7 @@ def gang_class(spec: AskSpec, settings: PreemptionSettings) -> GangClass | None:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseMark:
-    """The mark of an ordered release that the shim found on a victim after a restart (C8)."""
+    """The record of an ordered release that the shim found in the annotations of a victim pod after a restart (C8)."""
 
     termination: int
     decision_id: str

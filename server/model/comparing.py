@@ -31,5 +31,5 @@ TAILS: Final[Mapping[str, tuple[str, ...]]] = {one.name: one.usual for one in OR
 PROPORTIONAL: Final = ("not-running", "running-time")
 """The keys that follow the fixed keys of claims if queues are entitled to shares by weight (`entitlement: proportional`).
 
-They apply if the partition sets no keys of its own (W8).
+These keys are used if the partition sets no keys of its own (W8).
 """

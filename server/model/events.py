@@ -60,7 +60,7 @@ class ManagerRegistered(NamedTuple):
 
 
 class SessionResumed(NamedTuple):
-    """The continuation of a session after a loss of the connection. The shim reports nothing again (design 7.5)."""
+    """The continuation of a session after a loss of the connection. The shim does not report its objects again (design 7.5)."""
 
     rm_id: str
     session: str
@@ -121,7 +121,8 @@ class PartitionMoving(NamedTuple):
     """A step of the move of a partition to or from another group of cores (design 7.9).
 
     ``group`` is the other group. ``revision`` is the revision of the core's own group after the move, and ``group_revision`` is
-    that of the other group. ``until_ms`` is the instant at which a move that was not completed is given up.
+    the revision of the other group after the move. ``until_ms`` is the instant at which a move that was not completed is given
+    up.
     """
 
     step: MoveStep
@@ -189,7 +190,7 @@ class NodeAdded(NamedTuple):
 class NodeUpdated(NamedTuple):
     """The event UPDATE of a node: its capacity, labels or taints changed.
 
-    A property of the node whose field is None stays as it is.
+    If a field is None, the corresponding property of the node stays as it is.
     """
 
     rm_id: str

@@ -1,9 +1,9 @@
 """The one definition of fit: whether a demand fits, how full a node or queue is, and which priority a parent queue sees.
 
-All functions are pure and use whole numbers. The heaps call them on the live state, and the scan kernel calls them on a trial.
-The reference implementation of the tests calls them on one ask at a time (design 1.7 and 6.3). A *demand* is a tuple of
-``(index, quantity)`` pairs, where the index identifies a resource type of the partition. *Amounts* are lists with one quantity
-for each such index.
+All functions are pure and use whole numbers. The heaps call these functions on the live state, and the scan kernel calls them
+on a trial. The reference implementation of the tests calls the functions for one ask at a time (design 1.7 and 6.3). A *demand*
+is a tuple of ``(index, quantity)`` pairs, where the index identifies a resource type of the partition. *Amounts* are lists with
+one quantity for each such index.
 """
 
 from collections.abc import Iterable, Sequence

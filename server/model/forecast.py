@@ -20,9 +20,9 @@ class ForeseenDecision:
     unchanged: frozenset[str] = frozenset()
     """The keys of the victims that would also be evicted without the change."""
     at_ms: int = 0
-    """The instant of the decision. This field is set if the decision ends a wait that began before the change.
+    """The instant of a decision that ends a wait which began before the change.
 
-    This instant does not depend on the time of the change.
+    Such an instant is the same whenever the change is made. For other decisions the value is 0.
     """
 
 

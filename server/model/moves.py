@@ -37,4 +37,4 @@ class TableChange(NamedTuple):
     group: str
     """The group that owns the partition since the move."""
     group_revision: int
-    """The revision that the group which owns the partition has since the move."""
+    """The revision of the owning group since the move."""

@@ -24,7 +24,10 @@ QUEUE_NAME: Final = re.compile(r"[a-zA-Z0-9_:#/@-]{1,64}")
 
 
 def is_below(path: str, ancestor: str) -> bool:
-    """Return whether a queue is the ancestor or below it. The comparison is by levels: `root.ab` is not below `root.a`."""
+    """Return whether a queue is the ancestor itself or a queue below the ancestor.
+
+    The comparison is by levels: `root.ab` is not below `root.a`.
+    """
     return path == ancestor or path.startswith(f"{ancestor}.")
 
 
@@ -168,7 +171,8 @@ class QueueSpec:
 
     ``template`` is the template of the queue, or of its nearest ancestor with a template. A leaf has no template. ``own`` has
     the names of the properties that the queue itself sets, in either spelling. ``origin`` is the template from which a dynamic
-    leaf was created. ``tagged`` has the names of the properties that the tags of its application have set since.
+    leaf was created. ``tagged`` has the names of the properties that the tags of an application have changed since the leaf was
+    created.
     """
 
     name: str

@@ -39,7 +39,10 @@ NOT_CHOSEN: Final = "node-not-chosen"
 
 
 class Rival(NamedTuple):
-    """A node that was judged and was not chosen. The node's values are lower bounds of the exact values."""
+    """A node that was judged, whether it was chosen or not.
+
+    Its values are lower bounds: a plan on the node has at least these values.
+    """
 
     opted_out: int
     originators: int

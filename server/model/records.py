@@ -220,7 +220,7 @@ def lost_amounts(record: DecisionRecord) -> Amounts:
 
 
 def touches(record: DecisionRecord, queue: str) -> bool:
-    """Return whether a decision gives capacity to, or takes capacity from, a queue or a queue below it.
+    """Return whether a decision gives capacity to the queue or to a queue below it, or takes capacity from one of these queues.
 
     If ``queue`` is empty, return True.
     """
@@ -312,8 +312,8 @@ class GroupSimulation:
 class QueueSimulation:
     """The effect of a configuration on one queue that exceeds its new maximum.
 
-    ``due_ms`` is the instant at which the quota run would begin. The instant is 0 if nothing would enforce the maximum.
-    ``why_not`` then has the reason.
+    ``due_ms`` is the instant at which the quota run would begin. If nothing would enforce the maximum, ``due_ms`` is 0, and
+    ``why_not`` has the reason.
     """
 
     queue: str

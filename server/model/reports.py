@@ -26,7 +26,7 @@ class ShareReport:
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """A queue, and all queues below it in ``children``, in path order."""
+    """The report of a queue. ``children`` has the reports of its child queues, in the order of their paths."""
 
     path: str
     leaf: bool
@@ -103,7 +103,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationReport:
-    """An application."""
+    """The report of an application."""
 
     application_id: str
     queue: str
@@ -121,7 +121,10 @@ class ApplicationReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node. ``free`` is the capacity minus the usage, the foreign pods and the promised capacity. ``free`` may be negative."""
+    """The report of a node. ``free`` is the capacity minus the usage, the foreign pods and the promised capacity.
+
+    ``free`` may be negative.
+    """
 
     node_id: str
     schedulable: bool
@@ -141,9 +144,10 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class AllocationReport:
-    """An allocation, or a waiting ask if ``node_id`` is empty. For a waiting ask, ``code`` says why the ask waits.
+    """The report of an allocation, or of a waiting ask if ``node_id`` is empty.
 
-    ``pledged`` says that a reservation or a decision keeps capacity for the ask.
+    For a waiting ask, ``code`` says why the ask waits. ``pledged`` says that a reservation or a decision keeps capacity for the
+    ask.
     """
 
     key: str
@@ -176,7 +180,7 @@ class AllocationReport:
 
 @dataclass(frozen=True, slots=True)
 class ManagerReport:
-    """A registered resource manager."""
+    """The report of a registered resource manager."""
 
     rm_id: str
     version: str

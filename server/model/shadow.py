@@ -72,7 +72,7 @@ class ShadowRecord:
 
     The record has a live decision, a decision of the shadow, or both.
 
-    If one of the two decisions is missing, ``law`` and ``because`` have the rule and the text of the refusal in its place.
+    If one of the two decisions is missing, ``law`` has the rule that refused it, and ``because`` has the text of this refusal.
     ``at_ms`` is the instant of the record's last change. If ``ended_ms`` is 0, the record is still valid.
     """
 
