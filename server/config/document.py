@@ -121,7 +121,7 @@ def _line(item: yaml.Event | yaml.Node) -> int:
 
 @dataclass(slots=True)
 class _Builder:
-    """The builder that turns YAML nodes into values, and counts them."""
+    """The builder that turns YAML nodes into values, and counts the keys and values."""
 
     reporter: Reporter
     lines: dict[Path, int] = field(default_factory=lambda: {(): 1})

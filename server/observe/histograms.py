@@ -90,7 +90,10 @@ class Histogram:
         return self._others.setdefault(_other(labels), _Line())
 
     def keep(self, known: Collection[tuple[str, str]]) -> None:
-        """Move the lines of queues that no longer exist to `OTHER`. ``known`` has the partition and the path of each queue."""
+        """Move the lines of queues that no longer exist to `OTHER`.
+
+        ``known`` has the partition and the path of each queue that exists.
+        """
         for labels in [one for one in self._lines if one[:2] not in known]:
             gone = self._lines.pop(labels)
             self.folded += sum(gone.buckets)

@@ -398,7 +398,7 @@ _SUMS: Final = {
 
 
 def _lost(core: Core, partition: str) -> Iterator[tuple[str, float, Labels]]:
-    """Yield lost work by policy, claimant and victim queue, at most QUEUES_MAX lines."""
+    """Yield the lost work for each combination of policy, preempting queue and victims' queue, at most QUEUES_MAX lines."""
     for line in lost_work(core, partition)[:QUEUES_MAX]:
         labels = {"policy": line.policy, "claimant": line.claimant, "victim": line.victim}
         yield "lost_core_seconds", line.lost.millicore_ms / 1_000_000, labels

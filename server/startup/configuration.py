@@ -58,7 +58,10 @@ class Begun(NamedTuple):
     before: Previous | None = None
     """The last configuration of the previous run, from the decision log."""
     is_earlier: bool = False
-    """Whether the configuration is from an earlier run. In this case, a saved state with a newer revision takes precedence."""
+    """Whether the configuration is from an earlier run.
+
+    A saved state with a newer revision takes precedence over such a configuration.
+    """
 
 
 def begun(options: Files, path: Path | None) -> Begun:
