@@ -87,8 +87,8 @@ class Access:
     def open_to_all(self) -> bool:
         """Whether a caller without a token counts as an operator.
 
-        Such a caller counts only without TLS: on loopback, or if --insecure says that the network is trusted. With --insecure and
-        a tokens file, callers need a token.
+        Such a caller is an operator only if the port has no TLS: on a loopback address, or if --insecure says that the network
+        is trusted. With --insecure and a tokens file, callers need a token.
         """
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
 
@@ -171,7 +171,7 @@ def address(option: str, text: str) -> tuple[str, int]:
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach the host.
 
-    Return False for any name other than localhost, because it may have any address.
+    Return False for any name other than localhost, because such a name may have any address.
     """
     if host == "localhost":
         return True

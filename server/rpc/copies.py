@@ -41,7 +41,7 @@ _REST: Final = 20
 _BURST: Final = 3
 """The number of forks that may follow each other after a quiet time.
 
-The pauses of forks add up. A fork waits as long as the pauses of earlier forks, added up, are longer than `_BURST` - 1 pauses.
+Each fork adds its pause to the pauses that are not over yet. A fork waits while their sum is longer than `_BURST` - 1 pauses.
 """
 _GATHER_S: Final = 0.001
 """The seconds without a further question after which the waiting questions get a copy. A client often asks several at a time."""
@@ -347,7 +347,7 @@ class Copies:
 
 
 async def _answers(copy: _Copy) -> AsyncIterator[tuple[int, bytes | CallError]]:
-    """Yield the answers of a copy with the numbers of their questions, until all are answered or the pipe ends."""
+    """Yield the answers of a copy with the numbers of their questions, until all questions are answered or the pipe ends."""
     stream = asyncio.StreamReader()
     file = os.fdopen(copy.pipe, "rb", buffering=0)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(

@@ -210,7 +210,7 @@ class LogState:
 
 
 class Replica:
-    """The state of a core among several: whether it leads, and if not, which leader it follows and the position of that leader."""
+    """The role of a core among several cores: whether it leads, and otherwise which leader it follows, at which position."""
 
     def __init__(
         self, leaders: Sequence[str] = (), *, restored: bool = False, process: str = ""

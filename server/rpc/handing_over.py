@@ -27,7 +27,7 @@ LAST_S: Final = 0.5
 
 
 class HandedOver(NamedTuple):
-    """The result of a hand-over: the name of the follower, the last position of this core, and the seconds since it stopped."""
+    """The result of a hand-over: the follower's name, the last position of this core, and the seconds since this core stopped."""
 
     follower: str
     position: int

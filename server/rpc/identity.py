@@ -137,7 +137,10 @@ class Identities:
     open_to_all: bool = True
     certificates: Mapping[str, Caller] = field(default_factory=dict)
     tokens: Mapping[bytes, Caller] = field(default_factory=dict)
-    """The callers by the SHA-256 of their tokens. The time of a look-up therefore reveals nothing about other tokens."""
+    """The callers by the SHA-256 of their tokens.
+
+    The tokens themselves are not the keys, because the time of a look-up could then reveal parts of a token.
+    """
     revoked: Revoked = NONE_REVOKED
 
     def caller(

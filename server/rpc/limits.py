@@ -110,7 +110,7 @@ CHECKS_MAX: Final = 1_024
 """
 
 REQUEST_S: Final = 30.0
-"""The seconds that a call with one request has to send it."""
+"""The seconds within which a call that has one request must send this request."""
 
 HEALTH_WATCHES_MAX: Final = 256
 """Watches of health open at once: every caller that reaches the port may open them, without a role."""

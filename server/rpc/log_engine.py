@@ -239,7 +239,8 @@ class Link:
     ) -> "asyncio.Future[Msg]":
         """Send a message that is to follow the message ``after``. Return the future of its acknowledgement, for `acknowledged`.
 
-        The function of the NATS client that publishes messages loses the answers with which the engine refuses a message.
+        The publishing function of the NATS client is not used, because it loses the answers with which the engine refuses a
+        message.
         """
         expected = {"Nats-Expected-Stream": self._stream, "Nats-Expected-Last-Sequence": str(after)}
         number = str(next(self._numbers))

@@ -38,7 +38,7 @@ class Outbox:
         self._pieces: list[bytes] = []
         self._states: dict[StateKey, bytes] = {}
         self._leading_states = 0
-        """The number of states at the beginning of the pieces. States have no number."""
+        """The number of pieces at the beginning of the outbox that are scheduling states. These pieces have no number."""
         self._bytes = 0
 
     def __len__(self) -> int:

@@ -118,7 +118,7 @@ class Owners:
 
 
 def managers_of(state: State) -> dict[str, str]:
-    """Return the manager of each partition that has one."""
+    """Return the manager of each partition. Partitions without a manager are left out."""
     return {name: one.owner for name, one in state.partitions.items() if one.owner}
 
 

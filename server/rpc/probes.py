@@ -1,7 +1,8 @@
-"""The health service for probes: open to every caller that reaches a port, and therefore limited.
+"""The health service for probes.
 
-A watcher that does not read does not block others. In `grpc_health.v1.health`, a client that does not read would keep a server
-from stopping: that module holds a lock while it writes to watchers, and a change of the status needs the same lock.
+Every caller that reaches a port may call it, and its open calls are therefore limited in number. A watcher that does not read
+does not block others. In `grpc_health.v1.health`, a client that does not read would keep a server from stopping: that module
+holds a lock while it writes to watchers, and a change of the status needs the same lock.
 """
 
 import asyncio

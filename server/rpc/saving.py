@@ -114,7 +114,7 @@ def _is_newer(saved_one: Revision, kept: Revision) -> bool:
 
 
 def take_over(path: Path, feed: Feed, core: Core) -> list[str]:
-    """Take partitions from the saved state of the core that owned them before, and return their names.
+    """Copy partitions into this core from the saved state of their former owner, and return the names of these partitions.
 
     Partitions that this core does not own, or already has, are left out. Raise BadOptionError if the file cannot be used.
     """

@@ -90,7 +90,10 @@ class Scheduler:
         self.lead: Callable[[], None] = lambda: None
         """The function that is called once a registration is accepted. If this core followed another core, the function makes it lead."""
         self.reach: Callable[[Callable[[], bool]], Awaitable[None]] = _no_wait
-        """The function that waits until this core has received enough input, if it follows another core."""
+        """The function that waits until this core has received enough input of the core that it follows.
+
+        It returns at once in a leader.
+        """
         self.leads = asyncio.Event()
         """The event that is set while this core leads."""
         self._registering: dict[str, asyncio.Future[None]] = {}

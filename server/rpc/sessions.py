@@ -77,7 +77,7 @@ class Session:
         self.caller = caller
         self.opened_ms = opened_ms
         self.epoch = epoch
-        """The epoch that the client named when it opened the stream, 0 without one (design 7.2)."""
+        """The epoch that the client named when it opened the stream, or 0 if the client named no epoch (design 7.2)."""
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.written = 0
@@ -87,7 +87,10 @@ class Session:
         self.farewell: CallError | None = None
         """The error that ends a stream in order. This error is sent after everything in the outbox."""
         self.is_handed_over = False
-        """Whether messages of this stream that were not taken yet are for another core."""
+        """Whether this core handed over.
+
+        If so, another core takes the messages of this stream that this core has not taken yet.
+        """
 
     @property
     def alive(self) -> bool:

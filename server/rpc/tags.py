@@ -36,7 +36,7 @@ def decoded(tags: Tags) -> Mapping[str, str]:
 
 
 def as_allocation_tags(raw: bytes) -> bytes:
-    """Return the entries as field 2 of an `Allocation`, whichever generation they are from."""
+    """Return encoded entries of either generation of the interface as entries of field 2 of an `Allocation`."""
     if not raw or raw[0] != _ASK_HEADER:
         return raw
     entries, at, end = [], 1, len(raw)
@@ -70,7 +70,7 @@ def created_ms(raw: bytes) -> int | None:
 
 
 def seconds_ms(text: bytes) -> int | None:
-    """Return decimal digits that count seconds as milliseconds.
+    """Return in milliseconds a number of seconds that is given as a text of decimal digits.
 
     Return None if the text has other characters, or is too long.
     """

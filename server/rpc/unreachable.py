@@ -36,7 +36,7 @@ async def look(reads: Reads) -> Unreachable:
 def search() -> Unreachable:
     """Return how much cyclic garbage this process has. Collect nothing. Frozen objects are unfrozen and examined as well.
 
-    An object is reachable if it has a reference from anything but container objects, or from a reachable object.
+    An object is reachable if something other than a container object refers to it, or if a reachable object refers to it.
     """
     gc.unfreeze()
     objects = gc.get_objects()
@@ -85,4 +85,4 @@ def _references(objects: Sequence[object]) -> list[int]:
 
 
 class _Probe:
-    """An object to which only one list refers, to measure how many references the counting itself adds."""
+    """An object to which only one list refers. Its reference count shows how many references the counting itself adds."""

@@ -237,7 +237,7 @@ def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
 
 
 def quota_run(found: Shrink) -> pb.QuotaRun:
-    """Return the message of a quota run: the amounts that it has to free, and how much of them it can free."""
+    """Return the message of a quota run: the amounts that the run has to free, and the amounts that the run can free."""
     return pb.QuotaRun(
         queue=found.queue,
         target=found.target,
@@ -251,7 +251,7 @@ def quota_run(found: Shrink) -> pb.QuotaRun:
 
 
 def verdict(found: Verdict, names: Names, sees: Sees) -> pb.PreemptionVerdict:
-    """Return the message of the outcome that preemption would have for an ask."""
+    """Return the message of a verdict: the outcome that preemption would have for an ask."""
     return pb.PreemptionVerdict(
         policy=found.policy,
         law=found.law,

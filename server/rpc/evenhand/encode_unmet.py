@@ -36,7 +36,7 @@ _OF_ITSELF: Final = frozenset(
 
 
 def unmet_queue(found: UnmetQueue, names: Names, caller: Caller) -> pb.UnmetQueue:
-    """Return the message of a queue that has an unmet guarantee. The caller may see the queue."""
+    """Return the message of a queue that has an unmet guarantee. The queue must be one that the caller may see."""
     types = [
         pb.UnmetType(
             resource_type=one.resource_type,

@@ -171,7 +171,7 @@ class HistoryService:
     ) -> pb.ListPastDecisionsResponse:
         """Return a page of decisions, the oldest or the latest first. A viewer gets the decisions that concern its queues.
 
-        At most `PAGE_MAX` rows are read for a page, however few of them match.
+        At most `PAGE_MAX` rows are read for a page, so a page may be short although more decisions match.
         """
         caller, queue, size = CALLER.get(), request.queue.lower(), size_of(request.page_size)
         key = key_in(request.page_token, (int, str, str))

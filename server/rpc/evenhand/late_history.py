@@ -13,7 +13,7 @@ from server.rpc.pump import Pump
 
 
 class LateHistory:
-    """The service whose implementation, `HistoryService`, is loaded at each call, if it is not loaded yet."""
+    """The service that passes calls to `HistoryService`. The first call in a process loads the module of `HistoryService`."""
 
     def __init__(self, pump: Pump, place: Address) -> None:
         self._pump = pump

@@ -38,10 +38,11 @@ def sentences(  # noqa: PLR0913, PLR0917 - what is told, and to whom
 ) -> Iterator[str]:
     """Yield sentences on why these victims were chosen.
 
-    The sentences compare a victim with the next candidate, and name the sort keys and the node that decided.
+    The sentences compare a victim with the next candidate that was not evicted, and name the sort key in which the two differ.
+    With ``with_nodes``, a sentence compares the chosen node with the next node.
 
-    ``record`` has all victims. ``victim`` is the victim to compare, by default the last victim that the caller sees. Without such
-    a victim, yield nothing. ``later`` is called only for candidates that the caller sees.
+    ``record`` has all victims. ``victim`` is the victim to compare, by default the last victim that the caller sees. Without
+    such a victim, yield nothing. ``later`` is called only for candidates that the caller sees.
     """
     queues = {one[-1]: path for one, path in zip(ranking.candidates, ranking.queues, strict=True)}
     queues |= {one.key: one.queue for one in record.victims}

@@ -71,7 +71,7 @@ class Reader:
     def partitions(self) -> Sequence[PartitionReport]:
         """Return all partitions.
 
-        A viewer gets the partitions that have its queue, with their names and kinds only.
+        A viewer gets only the partitions that have the viewer's queue, and only the name and kind of each partition.
         """
         found = inspect.partitions(self._core, counted=False)
         if self.sees_cluster:
@@ -93,9 +93,9 @@ class Reader:
         return found
 
     def tree(self, partition: str) -> QueueReport:
-        """Return the queues of a partition, or for a viewer its subtree.
+        """Return the queues of a partition, or for a viewer only the viewer's queue and the queues below it.
 
-        Raise CallError NOT_FOUND if there is no such partition, or no such subtree.
+        Raise CallError NOT_FOUND if the partition does not exist, or does not have the viewer's queue.
         """
         found = self._report(self.partition_name(partition), self._caller.queue)
         return found if self.sees_cluster or found.path == ROOT else with_own_headroom(found)

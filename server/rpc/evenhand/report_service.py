@@ -71,11 +71,10 @@ class ReportService:
     def _lost(
         self, partition: str, request: pb.GetLostWorkRequest, *, owners: bool
     ) -> tuple[list[LostLine], int]:
-        """Return the requested lines, and the time since when they are complete (Unix ms).
+        """Return the requested lines, and the instant since which the lines are complete, in Unix milliseconds.
 
-        The time is 0 if the lines go back to the start of the server.
-
-        With ``owners``, the lines are also split by the owner of the victims. Raise CallError if ``since_ms`` is negative.
+        The instant is 0 if the lines go back to the start of the server. With ``owners``, the lines are also split by the owner
+        of the victims. Raise CallError if ``since_ms`` is negative.
         """
         if request.since_ms < 0:
             raise invalid("INVALID_SINCE", ("since_ms", f"{request.since_ms} is negative"))

@@ -29,7 +29,7 @@ NAMES_A_NODE: Final = (
 )
 """The refusal of a viewer's ask that names a node.
 
-With asks of several sizes the viewer could measure the node's free capacity.
+Such asks are refused because a viewer who simulates asks of several sizes on one node could measure the node's free capacity.
 """
 _HOST: Final = "kubernetes.io/hostname"
 NOT_YOURS: Final = "it would be placed in a queue that is not yours"

@@ -1,9 +1,8 @@
 """The decoder of AllocationRequest bytes into events: the fast path (docs/performance.md).
 
 An ask with a known template costs one cache look-up, three reads and one tuple. Every other ask takes the slow path through
-`translate`. The result equals that of the generated classes: `tests/rpc` compares the two results for arbitrary bytes.
-
-The results differ in one case: a tag *value* that contains the bytes of a whole `creationTime` entry may be read as such an
+`translate`. The result equals the result of the generated classes: `tests/rpc` compares the two results for arbitrary bytes.
+The two results differ in one case: a tag *value* that contains the bytes of a whole `creationTime` entry may be read as such an
 entry.
 """
 
