@@ -296,7 +296,7 @@ class Durations:
 def _claimant(record: DecisionRecord) -> str:
     """Return the queue for which a decision frees capacity, or the queue whose usage a quota run or a trim reduces.
 
-    Return "" for a quota run or a trim of which the core knows only the release marks that the shim found on victims after a
+    Return "" for a quota run or a trim that the core knows only from annotations that the shim found on its victims after a
     restart.
     """
     if record.shrink is not None:

@@ -197,7 +197,10 @@ class Readings:
 
 
 async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
-    """Return the answer and 0, or None and 1 if the process ended without an answer. Raise TimeoutError if the process takes too long."""
+    """Return the answer of the process and 0. Return None and 1 if the process ended without an answer.
+
+    Raise TimeoutError if the process takes too long.
+    """
     try:
         return await reader.read(message, seconds), 0
     except (EOFError, ConnectionError):

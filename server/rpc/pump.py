@@ -506,14 +506,14 @@ class Pump:
             self._settling.clear()
 
     async def _breathe(self) -> None:
-        """Yield to the event loop, so that streams read and write.
+        """Yield to the event loop, so that streams read and write. Record whether there is a backlog.
 
         While many objects wait for a stream, yield longer.
 
-        Two messages of one stream in the inbox make a backlog, even if they are small. Clients that wait for each answer make no
-        backlog, however many there are. Two more cases count as a backlog, because more messages may follow: a slice with at least
-        GATHER_EVENTS events, and two messages of one stream in the inbox when the wait in `_gather` ends. There is no backlog while
-        a caller waits for replies.
+        There is a backlog if the inbox has two messages of one stream, even if both messages are small. Clients that wait for
+        each answer cause no backlog, even if there are many of them. A backlog is also recorded after a slice with at least
+        GATHER_EVENTS events, and if the inbox has two messages of one stream when the wait in `_gather` ends. In these two
+        cases more messages may follow. While a caller waits for replies, no backlog is recorded.
         """
         for turn in range(1, BREATHS_MAX + 1):
             await asyncio.sleep(0)

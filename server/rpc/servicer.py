@@ -58,7 +58,8 @@ _log = structlog.get_logger(__name__)
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
 """The seconds after which an absence is checked.
 
-This time is a little longer than the grace period, so that the grace period is over by every clock.
+This time is a little longer than the grace period, so that the grace period has passed even if the two clocks that are used
+differ slightly.
 """
 
 _Decode = Callable[[bytes], Parts[Batch]]

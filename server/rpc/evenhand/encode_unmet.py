@@ -101,7 +101,7 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 
 
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
-    """Return the messages of the lines whose claimant or victim queue the caller sees.
+    """Return the messages of the lines of lost work whose preempting queue or victims' queue the caller sees.
 
     A viewer's queues are its own queue, the queues below it and the queues above it. For a viewer, any other queue is called
     `another queue`, and the owners of other queues' victims are left out. Lines that thereby become equal are summed.
