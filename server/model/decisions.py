@@ -290,10 +290,9 @@ Decision = (
 BARRIER: Final = "evenhand.io/barrier"
 """The id of an application that never exists.
 
-The core refuses every ask for this application. The refusals keep the place of the asks in the order of the stream.
-
-A client that sends such an ask learns from the refusal that the core has processed everything that the client sent before.
-Counts of refusals do not include these asks.
+The core refuses every ask for this application. The core processes the messages of a stream in order. A client that sends such
+an ask thus learns from the refusal that the core has processed everything that the client sent on this stream before. Counts of
+refusals do not include these asks.
 """
 
 

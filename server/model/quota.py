@@ -169,10 +169,10 @@ class ChildTemplate:
 class QueueSpec:
     """A configured queue with its children, in the order of the file. If ``max`` is None, no type has a limit.
 
-    ``template`` is the template of the queue, or of its nearest ancestor with a template. A leaf has no template. ``own`` has
-    the names of the properties that the queue itself sets, in either spelling. ``origin`` is the template from which a dynamic
-    leaf was created. ``tagged`` has the names of the properties that the tags of an application have changed since the leaf was
-    created.
+    For a parent queue, ``template`` is the template of the queue itself, or of its nearest ancestor with a template. For a
+    leaf, ``template`` is None. ``own`` has the names of the properties that the queue itself sets, in either spelling.
+    ``origin`` is the template from which a dynamic leaf was created. ``tagged`` has the names of the properties that the tags
+    of an application have changed since the leaf was created.
     """
 
     name: str

@@ -326,7 +326,7 @@ class GroupFit:
     key: str = ""
     """The key of the gang on the wire."""
     gang: bool = True
-    """Whether the asks are a gang. Asks that are not a gang are equal, and are only counted together."""
+    """Whether the asks are a gang. Asks that are not a gang are equal simulated asks, whose results are reported together."""
     placeholders: bool = False
     """Whether the members are placeholders of YuniKorn, whose number comes from one annotation."""
     excluded: tuple[Excluded, ...] = ()

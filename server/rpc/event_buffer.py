@@ -309,7 +309,10 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def kind_of(decision: Decision) -> str:
-    """Return the kind that the record of a decision has. Finding the kind takes a fraction of the time that making the record takes."""
+    """Return the kind that the record of a decision has.
+
+    Code that needs only the kind does not make the record, because finding the kind takes a fraction of that time.
+    """
     return decision.kind if isinstance(decision, Noted) else _KINDS[type(decision)]
 
 

@@ -36,7 +36,7 @@ class HandedOver(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """A hand-over that stops the pump."""
+    """A requested hand-over, for which the pump is being stopped."""
 
     follower: Follower
     since: float

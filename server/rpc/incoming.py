@@ -53,7 +53,10 @@ class Incoming:
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self) -> NoReturn:
-        """Read messages until the stream ends. Pause while more than `BACKLOG_BYTES_MAX` wait."""
+        """Read messages until the stream ends.
+
+        Pause while messages of more than `BACKLOG_BYTES_MAX` bytes wait to be processed.
+        """
         while True:
             self._put(await next_response(self._responses, self._silent_s))
             while self._bytes > BACKLOG_BYTES_MAX:

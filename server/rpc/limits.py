@@ -166,11 +166,11 @@ GATHER_S: Final = 0.002
 GATHER_TIMES_MAX: Final = 10
 """The number of events for which the pump waits in a backlog, the seconds of one wait, and the largest number of waits.
 
-One slice of a hundred messages costs much less than a hundred slices.
+The wait is worthwhile because one slice of a hundred messages takes much less time than a hundred slices.
 """
 
 TICK_BUDGET: Final = SLICE_EVENTS_MAX + 100
-"""The steps of one tick.
+"""The largest number of steps of one tick.
 
 This number of steps is enough to place the asks of a full slice. Plans take at most `core.PLANNING` of the steps. The number is
 small, so that health checks and streams never wait long behind a slice.

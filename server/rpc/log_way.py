@@ -334,7 +334,7 @@ class _Reader:
     async def join(self, link: Link) -> None:
         """Take over the newest checkpoint that can be read. Raise LostError if no checkpoint can be read.
 
-        A core that has not read the last message that is known to be in the log counts as behind.
+        Until the core has read the last message that is known to be in the log, it counts as a follower that is behind.
         """
         tail = await link.tail()
         why = "it has no checkpoint yet"

@@ -20,7 +20,7 @@ POD_KIB: Final = 2
 APPLICATION_KIB: Final = 2
 QUEUE_KIB: Final = 8
 STREAM_KIB: Final = 128
-"""The budget: MiB of a core without load, and KiB for each object that the core holds and for each open stream of a manager."""
+"""The parts of the budget: MiB of a core without load, KiB for each object in the core, and KiB for each open stream of a manager."""
 
 
 @dataclass(frozen=True, slots=True)

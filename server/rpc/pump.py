@@ -72,7 +72,7 @@ class Observer(Protocol):
         """Receive the number of events of a finished slice, and the seconds that it took."""
 
     def idle(self) -> None:
-        """Do the work that was left for a time when the pump has nothing to do. The pump calls this method at such a time."""
+        """Do postponed work, such as counting. The pump calls this method when it has nothing to do."""
 
 
 class Time(NamedTuple):

@@ -126,7 +126,7 @@ class Secrets:
     def _newer(self) -> grpc.ServerCertificateConfiguration | None:
         """Return the TLS configuration in force if it is newer than the configuration that gRPC has. Otherwise return None.
 
-        The library gRPC calls this in a thread of its own.
+        The library gRPC calls this method in a thread of its own.
         """
         tls = self._tls.value
         if tls is None or tls is self._offered:

@@ -81,7 +81,7 @@ class Session:
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.written = 0
-        """The number of messages that gRPC took. This number grows while the stream makes progress."""
+        """The number of messages that were passed to gRPC for this stream. The number grows as long as the client reads."""
         self.filled = asyncio.Event()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None

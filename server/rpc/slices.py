@@ -2,9 +2,9 @@
 
 Since Linux 6.6 a process that runs keeps its processor for its slice, whatever the priority of a process that wakes up
 meanwhile. The usual slice is 1 to 3 ms. Since Linux 6.12 a process may ask for a slice of another length. A process that wakes
-up takes the processor at once from a process with a longer slice, if it has not used up its own share of the processor. This
-share depends on the nice value alone, so a core that has just used up its share may wait for a copy. With the policy
-SCHED_IDLE, copies would delay the core less, but would get no processor time beside a busy core.
+up takes the processor at once from a process with a longer slice, unless the waking process has used up its own share of the
+processor. This share depends on the nice value alone, so a core that has just used up its share may wait for a copy. With the
+policy SCHED_IDLE, copies would delay the core less, but would get no processor time beside a busy core.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
-"""The return of memory from the C library to the system, a moment after work.
+"""The return of unused memory from the C library to the operating system, a moment after work.
 
 The library holds a message of a few MB as many small pieces. When the pieces are freed, the process keeps the memory until the
-library is asked to return it. For example, 100 messages of 10,001 objects left 180 MiB on an idle core. Returning the memory takes
-20 to 200 microseconds.
+library is asked to return it. For example, 100 messages of 10,001 objects left 180 MiB on an idle core. Returning the memory
+takes 20 to 200 microseconds.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ TRIM_S: Final = 5.0
 
 
 def give_back() -> None:
-    """Return the memory that the C library keeps to the system, if that library can do so."""
+    """Give unused memory of the C library back to the operating system, if that library can do so."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

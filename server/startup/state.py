@@ -52,8 +52,8 @@ def replica(
     """Give the core the saved state of an earlier run, if there is one, and the partitions that another core owned before.
 
     Raise BadOptionError if the saved state of the other core cannot be used. Return the `Replica`, which says whether the core
-    leads from its start. Return also ``begun``, which then describes the configuration of the saved state if that configuration
-    was chosen. ``process`` is a name that no other process has.
+    leads from its start. Return also the updated ``begun``: if the configuration of the saved state was chosen, ``begun``
+    describes that configuration. ``process`` is a name that no other process has.
     """
     path = _state_file(options)
     found = None

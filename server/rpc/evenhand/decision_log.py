@@ -60,7 +60,10 @@ class _Held:
 
 
 def _candidates(ranking: Ranking | None) -> Iterable[str]:
-    """Return the keys of the candidates next to the victims in the order. These pods may end while the decision is still reported."""
+    """Return the keys of the candidates in the excerpt of a ranking.
+
+    Their names are stored because these pods may end while the decision is still reported.
+    """
     return () if ranking is None else map(_LAST, ranking.candidates)
 
 

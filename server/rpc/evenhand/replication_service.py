@@ -109,7 +109,7 @@ class ReplicationService:
         raise draining()
 
     async def acknowledge(self, request: pb.AcknowledgeRequest) -> pb.AcknowledgeResponse:
-        """Record up to which position a follower has its input."""
+        """Record the position up to which a follower has received the input of this core."""
         self._acknowledgements.received(request.process, request.position)
         return pb.AcknowledgeResponse()
 
@@ -175,7 +175,7 @@ class ReplicationService:
     async def get_replication(
         self, _request: pb.GetReplicationRequest
     ) -> pb.GetReplicationResponse:
-        """Return whether this core leads or follows, and how many events and ticks it has got."""
+        """Return whether this core leads or follows, and how many events and ticks the core has received."""
         replica = self._replica
         leads = replica.state is State.LEADER
         return pb.GetReplicationResponse(

@@ -65,7 +65,11 @@ def withdrawn(decision: Withdrawn) -> si_pb2.AllocationResponse:
 
 
 def ask_released(decision: AskReleased) -> si_pb2.AllocationResponse:
-    """Return the message of a waiting ask that ends. The newest generation has no separate message for the end of a waiting ask."""
+    """Return the message of a waiting ask that ends.
+
+    A client of the newest generation gets the message of an allocation that ends, because that generation has no message for
+    the end of a waiting ask.
+    """
     if decision.generation is Generation.ALLOCATION:
         partition, key, application_id, termination, message = decision[1:6]
         return released(
