@@ -14,7 +14,7 @@ PART: Final = 500
 
 
 def whole(parts: Parts[_T]) -> _T:
-    """Do all parts and return the result."""
+    """Run all parts of the work without a pause, and return the result of the work."""
     while True:
         try:
             next(parts)

@@ -15,7 +15,7 @@ class Scope(enum.Enum):
     """The allocations that a policy may evict."""
 
     NONE = enum.auto()
-    """No allocations."""
+    """No allocations, because the policy evicts nothing."""
     NODE = enum.auto()
     """The allocations on the node that the ask requires by name, whatever the guarantees of their queues (G11)."""
     OTHER_QUEUES = enum.auto()
@@ -163,7 +163,7 @@ REQUIRED_NODE: Final = PolicyFacts(
     retry=Retry.NODE,
     kept_by="of its pods those of a higher priority are evicted last",
 )
-"""The pod of a DaemonSet gets its node (G11)."""
+"""The policy `required-node`: the pod of a DaemonSet gets the node that it requires (G11)."""
 
 GUARANTEED: Final = PolicyFacts(
     name="guaranteed",
@@ -175,7 +175,7 @@ GUARANTEED: Final = PolicyFacts(
     budgeted=True,
     kept_by="a higher guarantee keeps more of its pods",
 )
-"""A single ask of a queue below its entitlement claims capacity (rules 1 to 7, G1 to G12)."""
+"""The policy `guaranteed`: a single ask of a queue below its entitlement claims capacity (rules 1 to 7, G1 to G12)."""
 
 JOB: Final = PolicyFacts(
     name="job",
@@ -188,7 +188,7 @@ JOB: Final = PolicyFacts(
     order=VictimOrder("job", ("protection", "priority", "originator"), ("job",)),
     kept_by="a higher guarantee keeps more of its pods",
 )
-"""All members of a gang get nodes (J1 to J12)."""
+"""The policy `job`: all members of a gang get nodes, or no member does (J1 to J12)."""
 
 IN_QUEUE: Final = PolicyFacts(
     name="in-queue",
@@ -201,7 +201,7 @@ IN_QUEUE: Final = PolicyFacts(
     reported_after_others=False,
     kept_by="a higher priority keeps a pod",
 )
-"""An ask replaces pods of a lower priority in the ask's own queue (I1 to I5)."""
+"""The policy `in-queue`: an ask replaces pods of a lower priority in the ask's own queue (I1 to I5)."""
 
 QUOTA: Final = PolicyFacts(
     name="quota",
@@ -213,7 +213,7 @@ QUOTA: Final = PolicyFacts(
     compared=False,
     kept_by="a higher max keeps more of its pods",
 )
-"""The usage of one queue is reduced to its maximum (Q1 to Q14)."""
+"""The policy `quota`: the usage of one queue is reduced to its maximum (Q1 to Q14)."""
 
 TRIM: Final = PolicyFacts(
     name="trim",
@@ -227,7 +227,7 @@ TRIM: Final = PolicyFacts(
     may_thrash=False,
     kept_by="a higher weight or guarantee keeps more of its pods",
 )
-"""Queues above their shares give back their surplus while the usage exceeds the capacity of the nodes (W3)."""
+"""The policy `trim`: queues above their shares give back their surplus while the usage exceeds the capacity of the nodes (W3)."""
 
 RESERVATION: Final = PolicyFacts(
     name="reservation",
@@ -236,10 +236,10 @@ RESERVATION: Final = PolicyFacts(
     retry=Retry.ROUND,
     compared=False,
 )
-"""A node is kept for an ask that is too large for the present free capacity (design 6.6)."""
+"""The policy `reservation`: a node is kept for an ask that is too large for the present free capacity (design 6.6)."""
 
 REPLACEMENT: Final = PolicyFacts(name="replacement", replaces_placeholder=True)
-"""A real pod replaces its placeholder, without a preemption round (docs/gang-placeholders.md)."""
+"""The policy `replacement`: a real pod replaces its placeholder, without a preemption round (docs/gang-placeholders.md)."""
 
 NO_POLICY: Final = PolicyFacts(name="")
 """The facts of a tentative placement, which belongs to no policy."""

@@ -4,7 +4,7 @@ import enum
 
 
 class Code(enum.StrEnum):
-    """A stable code. The codes for the reasons of waiting asks come first. The codes of refusals and notes follow."""
+    """The stable codes. The codes for the reasons of waiting asks come first. The codes of refusals and notes follow."""
 
     # Why an ask waits.
     NOT_SYNCED = "not-synced"
