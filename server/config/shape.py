@@ -258,7 +258,7 @@ class Reservations(Section):
 
 
 class Partition(Section):
-    """One partition."""
+    """One entry of `partitions`."""
 
     name: Annotated[str, BeforeValidator(_text(names.partition_name))] = "default"
     queues: list[Queue]
@@ -272,6 +272,6 @@ class Partition(Section):
 
 
 class File(Section):
-    """The whole file."""
+    """The whole file `queues.yaml`."""
 
     partitions: list[Partition] = Field(min_length=1)

@@ -28,7 +28,7 @@ Usually the server ends the process earlier. This limit is needed only if the se
 
 
 def main() -> None:
-    """Read texts until the input ends."""
+    """Read and answer texts until the input of the process ends."""
     resource.setrlimit(resource.RLIMIT_AS, (BYTES_MAX, BYTES_MAX))
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # End quietly if the server was killed.
     sys.stdout.buffer.write(bytes(LENGTH_BYTES))

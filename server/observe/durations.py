@@ -217,7 +217,7 @@ def is_unmet(partition: Partition, queue: Queue) -> bool:
 
 
 class Durations:
-    """All histograms by queue, as an observer of decisions."""
+    """The observer of decisions that keeps all histograms by queue."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -262,7 +262,7 @@ class Durations:
                 self._lost.add((record.partition, one.queue, record.policy), one.ran_ms)
 
     def sliced(self, now: int) -> None:
-        """Check guarantees after a slice."""
+        """Check the guarantees of watched queues after a slice."""
         self._now = now
         if not self._core.is_amid:
             self._guarantees.sliced(now)

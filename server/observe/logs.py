@@ -22,9 +22,9 @@ _WARNINGS: Final = frozenset(
     }
 )
 _OF_PODS: Final = frozenset({"ask", "allocation"})
-"""Kinds of subjects that are keys of pods."""
+"""The kinds of notes whose subject is the key of a pod."""
 _OF_LINES: Final = frozenset({"exception", "stack"})
-"""The fields whose text has several lines."""
+"""The fields of a log line whose text may have several lines."""
 NOTES_LOGGED_MAX: Final = 50
 """The largest number of notes of one batch that get a line each. Further notes are only counted."""
 

@@ -180,7 +180,7 @@ class Metrics:
         return self
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Count a slice's decisions."""
+        """Add the decisions of a slice to the counters."""
         kinds = decisions.kinds
         self._durations.decided(decisions, now)
         if Placed in kinds:
@@ -339,7 +339,7 @@ class Metrics:
             yield "certificate_expires_seconds", expires_ms // 1000, {}
 
     def close(self) -> None:
-        """Shut the exporters down."""
+        """Shut down all exporters of these metrics."""
         self._provider.shutdown()
 
     def _callback(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:

@@ -409,7 +409,7 @@ def _way(followed: Followed, feed: Feed, reads: Reads, joining: Opened) -> Way:
 
 
 def _history(pump: Pump, place: Address | None) -> object:
-    """Return the service of the history."""
+    """Return the implementation of the HistoryService, which depends on whether the core keeps a history."""
     return NoHistory() if place is None else LateHistory(pump, place)
 
 

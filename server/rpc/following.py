@@ -498,7 +498,7 @@ class Leaders:
         return other.streams > 0 or has_more
 
     async def finish(self) -> None:
-        """Do nothing: followers read from this core themselves."""
+        """Do nothing, because followers call this core themselves to get its remaining input."""
 
     async def _asked(self, other: str) -> pb.GetReplicationResponse:
         """Return the report of another core about itself, or an empty report if that core does not answer."""

@@ -259,7 +259,7 @@ def digest(token: str) -> bytes:
 def roles(text: str) -> Roles:
     """Return the callers by certificate name, and the revoked certificates. Raise ValueError if the text is wrong.
 
-    The error says where.
+    The error names the wrong place in the text.
     """
     found = _read(_Certificates, text)
     revoked = Revoked(
@@ -288,7 +288,7 @@ def _number(text: str) -> int:
 def tokens(text: str) -> dict[bytes, Caller]:
     """Return the callers that the text defines, by the digest of their tokens. Raise ValueError if the text is wrong.
 
-    The error says where.
+    The error names the wrong place in the text.
     """
     entries = _read(_Tokens, text).tokens
     if (second := _repeated([entry.token for entry in entries])) is not None:

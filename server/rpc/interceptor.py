@@ -241,7 +241,7 @@ async def _at_once(_method: str, _metadata: Metadata) -> None:
 
 
 def _cannot_send(error: Exception) -> bool:
-    """Return whether the error says that gRPC could not send.
+    """Return whether the error says that gRPC could not send the answer of a call.
 
     There are three possible causes: the client has disconnected, the call's time is up, or the server has stopped.
     """

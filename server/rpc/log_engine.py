@@ -207,7 +207,7 @@ class Link:
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
 
     async def open(self) -> None:
-        """Begin to receive acknowledgements."""
+        """Start to receive the engine's acknowledgements of the messages that this connection sends."""
         await self._client.subscribe(f"{self._inbox}.*", cb=self._reply)
 
     async def _reply(self, message: Msg) -> None:

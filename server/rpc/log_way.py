@@ -456,7 +456,7 @@ class _Writer:
             self._sent += 1
 
     async def _settle(self, link: Link) -> None:
-        """Wait for the acknowledgement of the oldest message."""
+        """Wait for the acknowledgement of the oldest message that has no acknowledgement yet."""
         future, position = self._window.popleft()
         at = await link.acknowledged(future)
         if at != self.at + 1:

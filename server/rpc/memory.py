@@ -1,6 +1,6 @@
 """The memory budget of docs/overload.md: the resident memory that a core may have for its load.
 
-`evenhand doctor` reports a core that uses more.
+`evenhand doctor` reports a core that uses more memory than its budget.
 """
 
 import os
@@ -20,7 +20,7 @@ POD_KIB: Final = 2
 APPLICATION_KIB: Final = 2
 QUEUE_KIB: Final = 8
 STREAM_KIB: Final = 128
-"""The parts of the budget: MiB of a core without load, KiB for each object in the core, and KiB for each open stream of a manager."""
+"""The parts of the budget: MiB of a core without load, KiB of each object in the core, and KiB of each stream of a manager."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Outbox:
         return self._take(self._fitting())
 
     def clear(self) -> None:
-        """Drop everything, because the manager registered again."""
+        """Drop everything in the outbox, because the manager registered again."""
         self._pieces.clear()
         self._leading_states = 0
         self._states.clear()

@@ -60,7 +60,7 @@ class Owners:
     def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:
         """Raise CallError if the caller's role does not cover all given partitions.
 
-        A role without partitions covers all.
+        A role without partitions covers all partitions.
         """
         if caller.partitions and not caller.partitions.issuperset(partitions):
             foreign = min(set(partitions) - caller.partitions)

@@ -45,7 +45,7 @@ class Health:
         self._watches = 0
 
     def handlers(self) -> Handlers:
-        """Return the handlers by method."""
+        """Return the handlers of the health service by method."""
         return handlers(_SERVICE, self, Answers(InPlace(), lambda _request, _answer: None))
 
     def serve(self, names: Iterable[str]) -> None:

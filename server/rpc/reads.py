@@ -45,7 +45,7 @@ class Reads(Protocol):
         """Start reads again, in the order in which they waited."""
 
     def close(self) -> None:
-        """End the reads that have no answer yet."""
+        """End the reads that have no answer yet, because the server stops."""
 
 
 class InPlace:

@@ -109,7 +109,7 @@ class Remembering:
         return self._feeder.findings()
 
     def close(self) -> None:
-        """Write the queued items and the end of the run."""
+        """Write the queued items and the end of this core's run to the history, and end the writing process."""
         failed = self._tap is not None and self._tap.deciding
         self._feeder.close(FAILED_WHY if failed else ENDED_WHY)
 

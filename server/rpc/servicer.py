@@ -70,7 +70,7 @@ Received = Callable[[Kind, int, Context], None]
 
 
 class Scheduler:
-    """The handlers of the service.
+    """The handlers of the service `si.v1.Scheduler`.
 
     ``readings`` is None if a file configures the core. Without ``readings``, the configurations in registrations are ignored.
     """

@@ -60,7 +60,7 @@ SEQUENCE: Final[Mapping[Kind, int]] = {
 
 
 class Session:
-    """One open stream.
+    """One open stream of a client.
 
     The stream ends when the future `ended` is done. The future has a result if the stream ended in order, and otherwise a
     CallError.
@@ -138,7 +138,7 @@ class Session:
 
 
 class Sessions:
-    """All open streams and all outboxes."""
+    """All open streams of a core, and the outboxes of its managers."""
 
     def __init__(self) -> None:
         self._open: set[Session] = set()
@@ -377,13 +377,16 @@ class Sessions:
             session.finish(farewell)
 
     def hand_over(self, farewell: CallError) -> None:
-        """End every stream after everything in its outbox was sent. Messages that were not taken yet are for another core."""
+        """End every stream after everything in its outbox was sent.
+
+        Messages that this core has not taken yet are left to another core.
+        """
         for session in self._open:
             session.is_handed_over = True
             session.finish(farewell)
 
     def fail(self, error: CallError) -> None:
-        """End every stream at once."""
+        """End every stream at once with this error, without sending what is in its outbox."""
         for session in self._open:
             session.fail(error)
 

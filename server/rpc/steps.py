@@ -9,7 +9,7 @@ _Made = TypeVar("_Made")
 
 
 async def in_turns(parts: Parts[_Made]) -> _Made:
-    """Do all parts, yield to the event loop between two parts, and return the result."""
+    """Run all parts of the work, yield to the event loop between two parts, and return the result of the work."""
     while True:
         try:
             next(parts)

@@ -33,7 +33,7 @@ class Places(Protocol):
 
     @property
     def follow(self) -> Joining:
-        """The cores to follow."""
+        """The cores that this core may follow."""
 
 
 def _state_file(options: Places) -> Path | None:

@@ -166,7 +166,7 @@ def _refusal(replies: Sequence[Decision]) -> str | None:
 
 
 def told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
-    """Return the problems as messages."""
+    """Return problems of a configuration as messages."""
     return [
         pb.ConfigProblem(
             severity=_SEVERITIES[one.severity],
@@ -182,7 +182,7 @@ def told(problems: Iterable[Problem]) -> list[pb.ConfigProblem]:
 
 
 def change(one: Change) -> pb.ConfigChange:
-    """Return a difference as a message."""
+    """Return a difference between two configurations as a message."""
     return pb.ConfigChange(
         kind=one.kind,
         subject=one.subject,

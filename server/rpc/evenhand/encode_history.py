@@ -71,7 +71,7 @@ def waits(found: Waits) -> pb.WaitSummary:
 
 
 def pod(row: Row, waited: Sequence[Row], *, with_node: bool) -> pb.PastPod:
-    """Return the message of an ask."""
+    """Return the message of one ask of a past pod, with the reasons for which the ask waited."""
     return pb.PastPod(
         partition=row["partition"],
         key=row["pod_key"],

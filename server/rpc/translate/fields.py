@@ -58,7 +58,7 @@ def partition(text: str) -> str:
 
 
 def listed(field: str, items: Collection[object]) -> None:
-    """Refuse a list that is too long."""
+    """Raise RefusedError for a list that is too long."""
     if len(items) > LISTED_MAX:
         raise RefusedError(f"{field}: has {count(len(items), 'entry')}, allowed are {LISTED_MAX}")
 
