@@ -111,7 +111,7 @@ class ServeOptions:
     config_text: str | None = None
     """The text of the file if the caller has read it, as from a ConfigMap. If the text is None, this process reads the file."""
     durable: bool = False
-    """Whether decisions are sent only after their lines are safe in the decision log."""
+    """Whether decisions are sent only after their lines in the decision log are on disk."""
     follow: Joining = field(default_factory=Joining)
     """The cores that this core may follow. The core follows one of these cores until a manager registers with it.
 

@@ -103,14 +103,14 @@ def some(words: Iterable[str], most: int) -> str:
 
 
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "go": "goes"}
-"""The singular of verbs whose singular is not the plural with an s."""
+"""The singular forms of verbs for which it is not enough to add an s to the plural."""
 _UNCHANGED = frozenset({"would", "had"})
 
 
 def count(number: int, noun: str, verb: str = "") -> str:
     """Return a number and its noun: `1 ask`, `3 asks`.
 
-    If ``verb`` is given in the plural, it follows in the form that agrees with the number: `1 ask waits`.
+    If ``verb`` is given, in the plural, the verb follows in the form that agrees with the number: `1 ask waits`.
     """
     text = f"{number} {noun if number == 1 else plural_of(noun)}"
     return f"{text} {agreeing(verb, number)}" if verb else text

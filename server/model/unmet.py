@@ -34,8 +34,8 @@ class Binding(enum.StrEnum):
     CLOSED = "closed-type"
     """The ask lacks a closed resource type, on each node or under a maximum (G2).
 
-    A type is closed to the ask if the deciding queue for this type, which is a queue on the path of the ask, already has its
-    guarantee of the type.
+    A type may have a deciding queue on the path of the ask. The type is closed if its deciding queue already has its guarantee
+    of the type.
     """
     UNDECIDED = "undecided-type"
     """The ask lacks a type that no queue guarantees, and all pods that use this type run inside the claiming queue (G2)."""

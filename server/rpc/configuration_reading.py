@@ -59,7 +59,7 @@ class _Reader:
     """
 
     def __init__(self, command: Sequence[str], *, stays: bool) -> None:
-        """Make a reader. Without ``stays``, its process ends after each text, which frees the process's memory."""
+        """Make a reader. Without ``stays``, the reader's process ends after each text, which frees the memory of the process."""
         self._command = command
         self._stays = stays
         self._turn = asyncio.Lock()  # The lock is fair: the first task that waits reads first.
@@ -197,9 +197,9 @@ class Readings:
 
 
 async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
-    """Return the answer of the process and 0. Return None and 1 if the process ended without an answer.
+    """Return the answer of the process, and how often the process ended.
 
-    Raise TimeoutError if the process takes too long.
+    This is 0 if there is an answer, and otherwise 1, with None as the answer. Raise TimeoutError if the process takes too long.
     """
     try:
         return await reader.read(message, seconds), 0

@@ -316,7 +316,8 @@ class Endpoint:
     async def start_health(self, address: str) -> int:
         """Serve health alone on another address, in plain text and to every caller, and return the port.
 
-        Kubernetes' gRPC probes have no certificate. Raise OSError if the address is not available.
+        This port is for Kubernetes' gRPC probes, which cannot present a certificate. Raise OSError if the address is not
+        available.
         """
         self._probed = grpc.aio.server(interceptors=[self._probes_guard], options=OPTIONS)
         _serve(self._probed, HEALTH, self._health.handlers())

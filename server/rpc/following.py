@@ -294,7 +294,7 @@ class Way(Protocol):
         """Get the missing input before this core leads. Return within a short time, even if no other process answers."""
 
     async def lead(self) -> str:
-        """Work for a core that leads. Return the name of the new leader once this core no longer leads."""
+        """Pass on the input of this core while it leads. Return the name of the new leader once another core leads."""
 
     async def finish(self) -> None:
         """End `lead`. Before `lead` ends, pass on the input that still waits, within a short time."""

@@ -38,8 +38,8 @@ async def send_headers(context: Context) -> None:
     If the call is cancelled, the cancellation takes effect after the headers are sent.
 
     gRPC sends headers with the first message. gRPC counts the headers as sent when that message is written. A call that is
-    cancelled before that can send no status, so its client would wait for ever. Raise grpc.aio.InternalError if the caller has
-    left.
+    cancelled before the first message is written can send no status, so its client would wait for ever. Raise
+    grpc.aio.InternalError if the caller has left.
     """
     sending = asyncio.ensure_future(context.send_initial_metadata(()))
     is_cancelled = False

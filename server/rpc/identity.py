@@ -297,7 +297,7 @@ def tokens(text: str) -> dict[bytes, Caller]:
 
 
 def _repeated(names: Sequence[str]) -> int | None:
-    """Return the index of the first name that repeats an earlier one. Return None if no name is repeated."""
+    """Return the index of the first name that equals an earlier name. Return None if no name is repeated."""
     seen: set[str] = set()
     for at, name in enumerate(names):
         if name in seen:

@@ -40,7 +40,7 @@ LOOK_S: Final = 1.0
 class Continued(NamedTuple):
     """The result of restoring a saved state.
 
-    ``note`` says that its configuration is newer than the kept configuration, or is "".
+    ``note`` says that the state's configuration is newer than the kept configuration. Otherwise ``note`` is "".
     """
 
     note: str = ""

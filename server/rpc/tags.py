@@ -70,7 +70,7 @@ def created_ms(raw: bytes) -> int | None:
 
 
 def seconds_ms(text: bytes) -> int | None:
-    """Return in milliseconds a number of seconds that is given as a text of decimal digits.
+    """Return the milliseconds for a number of seconds, which the text gives in decimal digits.
 
     Return None if the text has other characters, or is too long.
     """
