@@ -165,13 +165,13 @@ The number is larger than the size of any gang, so that the gang does not count 
 class AskSpec:
     """The values of an ask that all pods of one template share. Specs compare by identity, which is fast.
 
-    The codec makes one object for equal specs. ``min_members`` is the size of the ask's gang. ``min_members`` is 0 if the ask
-    is not a gang member (J1). ``counted`` says that the owner declared no size for the gang. The size is then the number of
-    members that had arrived when the wait for members ended. ``lendable`` is the gang class that the owner declared: True for
-    lendable, False for firm (J2). ``may_trigger`` says whether other pods may be evicted for the ask (J3). If ``lendable`` or
-    ``may_trigger`` is None, the default of the partition applies. ``rm_check`` says that the manager of the ask checks a node
-    before it binds the ask, and may refuse the node. ``plan_checks`` says that the manager also answers plan checks. If the
-    manager answers plan checks, pods may be evicted for the ask (design 1.8).
+    The codec usually makes one object for equal specs. ``min_members`` is the size of the ask's gang. ``min_members`` is 0 if
+    the ask is not a gang member (J1). ``counted`` says that the owner declared no size for the gang. The size is then the
+    number of members that had arrived when the wait for members ended. ``lendable`` is the gang class that the owner declared:
+    True for lendable, False for firm (J2). ``may_trigger`` says whether other pods may be evicted for the ask (J3). If
+    ``lendable`` or ``may_trigger`` is None, the default of the partition applies. ``rm_check`` says that the manager of the ask
+    checks a node before it binds the ask, and may refuse the node. ``plan_checks`` says that the manager also answers plan
+    checks. If the manager answers plan checks, pods may be evicted for the ask (design 1.8).
     """
 
     resource: Resource
