@@ -63,7 +63,7 @@ def _fault_paths(fault: ValidationError) -> Iterable[Path]:
 
 
 def tree_is_known(queues: Path, reporter: Reporter) -> bool:
-    """Return whether each queue of a partition is known, with its name and the queues below it.
+    """Return whether the names of all queues of a partition, and their places in the tree, could be read from the file.
 
     If the text has more faults than are listed, the result is False, and the faults are not examined.
     """

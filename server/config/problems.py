@@ -131,7 +131,7 @@ class Reporter:
     def lacks(self, path: Path) -> bool:
         """Return whether the mapping at this path has an entry that is not checked further, because it is faulty.
 
-        Only direct entries of the mapping count.
+        Faulty entries of mappings inside this mapping do not count.
         """
         where = self.original(path)
         return where in self.incomplete

@@ -104,7 +104,7 @@ def _check(partition: shape.Partition, where: Path, reporter: Reporter) -> lint.
 
 
 def _spec(checked: lint.Checked) -> PartitionSpec:
-    """Return the partition in the form that the core takes.
+    """Return the partition as the `PartitionSpec` from which the core builds its queues.
 
     If the file has weights of resource types, they replace the default weights.
     """

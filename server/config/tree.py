@@ -98,7 +98,7 @@ class Draft:
             draft = draft.above
 
     def spec(self) -> QueueSpec:
-        """Return the queue in the form that the core takes."""
+        """Return the queue and its children as the `QueueSpec` from which the core builds its queues."""
         written = self.shape
         return QueueSpec(
             name=written.name if self.above else ROOT,
