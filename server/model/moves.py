@@ -29,7 +29,7 @@ class MoveStep(enum.StrEnum):
 
 
 class TableChange(NamedTuple):
-    """The record of a completed move in a core of one of the two groups."""
+    """A completed move of a partition, as a core of one of the two groups stores it."""
 
     revision: int
     """The revision of the core's own group since the move."""

@@ -99,7 +99,7 @@ class Ranking:
 
     @cached_property
     def rules(self) -> Mapping[str, str]:
-        """Return the rule that protects each protected candidate, by the key of the candidate."""
+        """Return, by the key of each protected candidate, the rule that protects this candidate."""
         return dict(self.protected)
 
     def place(self, key: str) -> int:

@@ -369,8 +369,7 @@ class Followed:
     async def reach(self, is_enough: Callable[[], bool]) -> None:
         """Wait until this core has received so much of its leader's input that ``is_enough`` returns True.
 
-        Do not wait longer than LEVEL_S, and not after the leader's stream has ended. Return only between two slices, unless
-        LEVEL_S is over.
+        Stop the wait after LEVEL_S, or when the leader's stream ends. Return only between two slices, unless LEVEL_S is over.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(LEVEL_S):

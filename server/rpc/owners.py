@@ -24,9 +24,9 @@ class Owners:
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
         self.changing = asyncio.Lock()
-        """The lock that is held from the checks of a configuration until it is in force.
+        """The lock that is held from the checks of a configuration until this configuration is in force.
 
-        No other change of the configuration can come in between.
+        The lock prevents any other change of the configuration in between.
         """
 
     def check(self, rm_id: str, caller: Caller) -> None:

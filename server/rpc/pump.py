@@ -50,7 +50,10 @@ from server.rpc.translate.allocations import Batch
 
 _T = TypeVar("_T")
 _SLEEP_MS_MIN: Final = 1
-"""The shortest sleep in milliseconds. A core that is due but decides nothing must not keep the loop busy."""
+"""The shortest sleep in milliseconds.
+
+This limit keeps the event loop free if the core's next instant is always due but the core decides nothing.
+"""
 
 _BREATHS_MIN: Final = 3
 """The iterations of the event loop until a received message is in the inbox: one each for the call, its reader and the pump."""

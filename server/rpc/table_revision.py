@@ -13,7 +13,10 @@ from server.rpc.grpc_types import Context
 METADATA_KEY: Final = "evenhand-table-revision"
 _DIGITS_MAX: Final = 18
 _MOVES_CHARACTERS_MAX: Final = 1_000
-"""The largest length of the moves in a refusal. A shim that would need a longer list has to read the newer table instead."""
+"""The largest number of characters that a refusal uses to list moves.
+
+If the list would be longer, the refusal has no list, and the shim has to read the newer table.
+"""
 
 
 def revision_of(assignment: Assignment | None) -> int:

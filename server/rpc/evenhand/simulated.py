@@ -38,7 +38,7 @@ CORRECT_IT: Final = "correct it in the file"
 NEAR_AMONG: Final = 1_000
 """The largest number of queues among which similar names are searched."""
 _SIMULATED: Final = "simulated"
-"""The name of the application and of the manager for asks that do not name them."""
+"""The name of the application and of the manager of an ask whose message names no application or no manager."""
 
 
 class Assumption(NamedTuple):

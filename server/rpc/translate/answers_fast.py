@@ -47,7 +47,7 @@ class PlacementEncoder:
         """The encoded templates by partition and spec."""
 
     def encode(self, placements: Iterable[Placed]) -> list[bytes]:
-        """Return the piece of each placement. This method has the hot loop of the encoder."""
+        """Return the encoded message (*piece*) of each placement. This method has the hot loop of the encoder."""
         nodes, applications, templates = self._nodes, self._applications, self._templates
         pieces: list[bytes] = []
         add, join = pieces.append, b"".join
@@ -91,7 +91,7 @@ class ReleaseEncoder:
         self._applications: dict[str, bytes] = {}
 
     def encode(self, releases: Iterable[Released]) -> list[bytes]:
-        """Return the piece of each release."""
+        """Return the encoded message (*piece*) of each release."""
         around = self._around
         pieces: list[bytes] = []
         add = pieces.append
