@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scripts import commit_subject, run_tests
+from scripts import ci_effort, commit_subject, run_tests
 from scripts.run_tests import NOTHING_SELECTED, Outcome
 from tests import effort, folders
 
@@ -141,6 +141,13 @@ def test_a_small_effort_draws_evenly_from_a_table(
     many: int, least: int, percent: int, expected: list[int]
 ) -> None:
     assert effort.drawn(range(many), least, percent) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "percent"), [(0.04, 100), (0.0749, 100), (0.075, 40), (0.2, 40)]
+)
+def test_ci_tries_all_cases_unless_the_machine_is_slow(seconds: float, percent: int) -> None:
+    assert ci_effort.effort(seconds) == percent
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "many", "1.5"])
