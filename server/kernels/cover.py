@@ -91,8 +91,8 @@ def priorities(ranked: Bounds) -> Array:
 def measures(whole: Sequence[int]) -> tuple[int, ...]:
     """Return one factor for each column that turns amounts into comparable shares of the whole.
 
-    The factor of a column is the least common multiple of all wholes, divided by the whole of the column. The factor of a
-    column with a whole of 0 is 0.
+    ``whole`` has, for each column, the amount that is a share of 1. The factor of a column is the least common multiple of
+    these amounts, divided by the amount of the column. The factor of a column with the amount 0 is 0.
     """
     positive = [one for one in whole if one > 0]
     common = int(np.lcm.reduce(np.array(positive, dtype=object))) if positive else 1

@@ -130,7 +130,10 @@ def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, 
 
 
 def _shares(used: Array, shifts: Array, bases: Array) -> Array:
-    """Return the dominant share of each item, as `model.fit.share` defines it. If a measure is 0, any usage makes the share unbounded."""
+    """Return the dominant share of each item, as `model.fit.share` defines it.
+
+    If a divisor is 0, any usage makes the share unbounded.
+    """
     nothing = bases == 0
     ratios = _ratios(used, shifts, np.where(nothing, 1, bases) if nothing.any() else bases)
     if nothing.any():
