@@ -12,7 +12,8 @@ from server.state.nodes import Node
 class FreedNodes:
     """The freed nodes.
 
-    Each node mask is compared with all freed nodes only once, whatever the number of classes with that mask.
+    A node mask is the set of nodes that one constraint allows. Each node mask is compared with all freed nodes only once, even
+    if several classes have that mask.
 
     The table is valid while no node, mask or pledge changes.
     """

@@ -39,7 +39,7 @@ Takes = Callable[[Node], bool]
 class Keeper(LogReader, Protocol):
     """The owner of a separate heap of nodes, that is, of a heap other than the heap that all classes share.
 
-    The owner is an equivalence class, or a node mask that several classes share.
+    The owner is an equivalence class, or a node mask (the nodes that one constraint allows), which several classes may share.
     """
 
     heap: list[NodeEntry] | None
