@@ -498,7 +498,7 @@ class Core:
     def _place(self, partition: Partition, now: int, budget: int, decisions: list[Decision]) -> int:
         """Place every ask that fits, and return the remaining budget.
 
-        While parked classes still have to be requeued, place only asks with pledges and return 0.
+        While asks of parked classes still have to be requeued, place only asks with pledges, and return 0.
         """
         placed: list[Ask] = []
         cycle.open_tick(partition, now, placed)
@@ -538,8 +538,8 @@ class Core:
     def _fire(self, timer: Timer, now: int) -> list[Decision]:
         """Carry out the action of a timer that is due.
 
-        During a sync in which the manager's objects are compared, keep the timer until the end of the sync. While the partition
-        is being moved to another group of cores, keep the timer, because the partition may stay.
+        During a sync in which the manager's new reports are compared with its earlier reports, keep the timer until the end of
+        the sync. While the partition is being moved to another group of cores, keep the timer, because the partition may stay.
         """
         _, _, kind, name, subject = timer
         partition = self.state.partitions.get(name)

@@ -187,10 +187,10 @@ def _add_waiting(state: State, partition: Partition, ask: Ask, now: int) -> None
 def _update(
     state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int
 ) -> list[Decision]:
-    """Update a known ask or allocation in place. A waiting ask keeps its place in the order (design 6.3), but loses its pledge.
+    """Update a known ask or allocation in place.
 
-    An ask keeps its pledge only if the pledge is for the replacement of a placeholder that the ask can still replace. If the
-    event has the values that the ask already has, nothing changes.
+    A waiting ask keeps its place in the order (design 6.3). The ask loses its pledge, unless the pledge is for the replacement
+    of a placeholder that the ask can still replace. If the event has the values that the ask already has, nothing changes.
     """
     if is_same(ask.spec, spec):
         return []

@@ -67,7 +67,10 @@ def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
 
 
 def _is_quiet(partition: Partition, event: AskAdded) -> bool:
-    """Return whether the event is a new ask with a plain template, from an application whose state the ask does not change."""
+    """Return whether the event is a new ask with a plain spec, from an application whose state the ask does not change.
+
+    `AskSpec.is_plain` says which specs are plain.
+    """
     application = partition.applications.get(event.application_id)
     return (
         application is not None
@@ -83,9 +86,9 @@ def _is_quiet(partition: Partition, event: AskAdded) -> bool:
 
 
 def _learned(partition: Partition, spec: AskSpec) -> bool:
-    """Return whether a new template is plain and small.
+    """Return whether a spec is new, plain (see `AskSpec.is_plain`) and small.
 
-    If so, record the template for later asks. Return False for a known template.
+    If so, record the spec for later asks. Return False for a spec that an earlier ask had.
     """
     new = spec not in partition.classes.by_spec and spec.is_plain
     if not new or partition.classes.crowded or not is_small(spec.resource):
@@ -97,7 +100,7 @@ def _learned(partition: Partition, spec: AskSpec) -> bool:
 
 
 def _take(partition: Partition, events: Sequence[Event], first: int, now: int) -> int:
-    """Apply the first event, which must qualify for the fast path, and the events after it as long as they qualify.
+    """Apply the events from ``first`` on until one does not qualify for the fast path. The first event must qualify.
 
     Return the number of events that were applied.
     """

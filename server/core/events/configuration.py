@@ -296,7 +296,7 @@ def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]
 
 
 def _keeps_classes(partition: Partition, spec: PartitionSpec) -> bool:
-    """Return whether all asks keep their gang classes under the specification."""
+    """Return whether all asks keep their gang classes (firm or lendable) under the specification."""
     return not partition.unclassed and reclassing.are_alike(partition.classed_by, spec.preemption)
 
 

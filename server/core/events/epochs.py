@@ -1,6 +1,6 @@
 """The epochs of registrations (design 7.2).
 
-If several processes of one shim run, only the process that was elected last may register.
+If several processes of one shim run, only the process that was elected last may register. The epoch counts the elections.
 """
 
 from server.core.state import Manager

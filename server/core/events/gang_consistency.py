@@ -1,8 +1,8 @@
-"""The rule that all members of a gang have the same class and preemption policy (J1).
+"""The rule that all members of a gang have the same gang class (firm or lendable) and preemption policy (J1).
 
-All members are in one queue because they belong to one application. The classes of members (firm or lendable) matter only if
-policy `job` is listed. If policy `job` is not listed, no ask is rejected because of its class (J4). A running member is never
-rejected (design 1.10). A later change of labels is accepted.
+All members are in one queue because they belong to one application. The gang classes of members matter only if policy `job` is
+listed. If policy `job` is not listed, no ask is rejected because of its gang class (J4). A running member is never rejected
+(design 1.10). A later change of labels is accepted.
 """
 
 from server.model.asks import AskSpec, GangClass, gang_class
@@ -37,7 +37,7 @@ def note(application: Application, spec: AskSpec) -> None:
 
 
 def _terms(spec: AskSpec, settings: PreemptionSettings) -> tuple[str, str]:
-    """Return the class (J2) and the preemption policy (J3) of an ask.
+    """Return the gang class (J2) and the preemption policy (J3) of an ask.
 
     The partition's defaults replace values that the ask does not declare.
     """

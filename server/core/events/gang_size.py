@@ -31,7 +31,7 @@ class _Size(NamedTuple):
 
 
 def sized(partition: Partition, application: Application, event: E, known: Ask | None) -> E:
-    """Return the event with the spec that the state stores. If the client states no size, the spec gets the size of its gang."""
+    """Return the event. If it is a gang member without a stated size, put the size of the gang into the event's spec."""
     spec = event.spec
     if not spec.gang_key or spec.min_members:
         return event
@@ -68,8 +68,9 @@ def joins(
 
     If the gang has a stated size, record nothing.
 
-    A new member restarts the wait of a gathering gang. If the new member states a size, the wait ends. A ``known`` member of the
-    gang does not count as new. For a known member, return the instant since which its gang gathers, or None.
+    If the gang still waits for members, a new member restarts this wait, and a member that states a size ends it. A ``known``
+    member of the gang does not count as new. For a known member, return the instant since which its gang waits for members.
+    Return None if the gang does not wait, and for a new member.
     """
     gang = application.gangs.get(spec.gang_key)
     if gang is None or not gang.counted:

@@ -1,10 +1,10 @@
 """The move of a partition to another group of cores while both groups run (design 7.9).
 
-The former owner stops deciding for the partition (`MoveStep.LEAVE`), and its copy goes to the new owner in parts. The new owner
-takes the copy when a shim registers with the revision of the table in which the partition belongs to the new owner. At most one
-of the two groups acts for the partition. The shim reports the partition only to the group that its table names, and a core
-decides only for partitions that were reported to it. The shim's reports are compared with the copy, so the copy may be older
-than the reports.
+The former owner stops deciding for the partition (`MoveStep.LEAVE`), and a copy of the partition goes to the new owner in
+parts. The new owner takes the copy when a shim registers with the revision of the table in which the partition belongs to the
+new owner. At most one of the two groups acts for the partition. The shim reports the partition only to the group that its table
+names, and a core decides only for partitions that were reported to it. The shim's reports are compared with the copy, so the
+copy may be older than the reports.
 """
 
 import base64
@@ -56,7 +56,7 @@ def in_the_way(state: State, name: str, group: str = "") -> str:
 
     ``group`` is the new owner, or "" if this core's group is the new owner.
 
-    Each move raises the revision of this core's group, so that two moves at once would have the same revision.
+    A move gets the next revision of this core's group, so that two moves at the same time would get the same revision.
     """
     leaving = state.leaving.get(name)
     if leaving is not None and leaving.group != group:
@@ -192,14 +192,20 @@ def take_named(state: State, now: int) -> None:
 
 
 def known_manager(state: State, revision: int, rm_id: str) -> Manager | None:
-    """Return the last registration of a manager, at this core or at the former owner of the partition that the manager brings."""
+    """Return the last registration of a manager at this core, or else at the former owner of a partition.
+
+    The partition is the one that moves to this core with ``revision``.
+    """
     known = state.managers.get(rm_id)
     found = [one.moved.manager for one in state.arrivals.values() if one.revision == revision]
     return known or next((one for one in found if one is not None and one.rm_id == rm_id), None)
 
 
 def _is_of(arrival: Arrival, rm_id: str) -> bool:
-    """Return whether a manager may bring a partition: the manager owns the partition, or no manager owns it."""
+    """Return whether the core may take the partition when this manager registers.
+
+    The manager must own the partition, unless no manager owns it.
+    """
     manager = arrival.moved.manager
     return manager is None or manager.rm_id == rm_id
 

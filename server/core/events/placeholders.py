@@ -228,7 +228,7 @@ def reopen(  # noqa: PLR0913, PLR0917 - what a mark tells
 ) -> list[tuple[int, str]]:
     """Continue, if possible, a replacement that was under way before a restart (C8).
 
-    Return the instant of the replacement's expiry and its id, or [] if the replacement ends.
+    Return the instant of the replacement's expiry and the id of the replacement, or [] if the replacement ends.
 
     If the replacement cannot continue, the placeholder still ends, and the real ask continues to wait.
     """

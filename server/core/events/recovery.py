@@ -104,7 +104,7 @@ def _is_complete(ask: Ask) -> bool:
 def _mark_with_capacity(
     partition: Partition, marks: Mapping[str, ReleaseMark], ask: Ask | None
 ) -> ReleaseMark:
-    """Return the first release mark of a decision whose node has capacity for the ask once the decision's own victims are gone.
+    """Return the first release mark whose node will have capacity for the ask once the decision's victims are gone.
 
     ``marks`` has the release marks that the decision's victims carry, by victim. If no node has capacity for the ask, return
     the first mark. If a decision was planned again after a veto, its marks may name several nodes: the mark of a victim that

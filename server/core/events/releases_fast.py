@@ -1,7 +1,7 @@
 """The fast path for ended allocations: pods that end without an order of the core, often many at once.
 
-`asks.release` is the general path with the same result. This path handles a sequence of plain ends, and then subtracts the
-usage of all ended allocations at once.
+`asks.release` is the general path with the same result. An end is *plain* if it changes only usage (see `_is_quiet`). This path
+handles a sequence of plain ends, and then subtracts the usage of all ended allocations at once.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _STOPPED_BY_RM: Final = Termination.STOPPED_BY_RM
 
 
 def take(state: State, events: Sequence[Event], first: int, decisions: list[Decision]) -> int:
-    """Handle the events from ``first`` on as long as they are plain ends, and append the reply to each event.
+    """Handle the events from ``first`` on until one is not a plain end, and append the reply to each handled event.
 
     Plain ends do not affect unqueued asks. Return the index of the first event that was not handled.
     """
@@ -44,7 +44,7 @@ def take(state: State, events: Sequence[Event], first: int, decisions: list[Deci
 def _take(
     partition: Partition, events: Sequence[Event], first: int, decisions: list[Decision]
 ) -> int:
-    """Handle the events of this partition from ``first`` on, as long as they are plain ends.
+    """Handle the events from ``first`` on until one is not a plain end in this partition.
 
     Return the number of events that were handled.
     """

@@ -265,8 +265,8 @@ def _beneficiaries(
 ) -> tuple[Iterable[str], Iterable[tuple[str, ...]]]:
     """Return two sequences with an item for each victim: the key of its preemptor, and the node of that preemptor.
 
-    The preemptor of a victim is the first preemptor that gets the victim's node, or else the first preemptor of the decision.
-    The items are empty if the decision has no preemptor.
+    The preemptor of a victim is the first preemptor that gets capacity on the victim's node, or else the first preemptor of the
+    decision. The items are empty if the decision has no preemptor.
     """
     if not record.beneficiaries:
         return repeat("", len(victims)), repeat((), len(victims))

@@ -82,7 +82,7 @@ def _refresh_hopeless(partition: Partition) -> None:
 
 
 def _stuck(partition: Partition, held: Counter[str]) -> Iterator[Group]:
-    """Yield each group whose limits have headroom, but of whose class no node can take an ask.
+    """Yield each group that lacks only a node: its limits have headroom, but no node can take one of its asks.
 
     Leaves that have as many reservations as a leaf may have are skipped.
     """
@@ -269,7 +269,8 @@ def _is_outdated(partition: Partition, search: ReservationSearch, now: int) -> b
 def _requalify(partition: Partition) -> None:
     """Reconsider each group in which no ask could reserve when the group was last searched.
 
-    A group is reconsidered if an ask that may reserve has joined the group since the last report.
+    A group is reconsidered if an ask that may reserve has joined the group since the group's reason for waiting was last
+    reported.
     """
     ineligible = partition.round.ineligible
     for group in partition.untold if ineligible else ():

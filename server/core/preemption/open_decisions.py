@@ -80,8 +80,8 @@ def _vetoed(
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
     """Let the victim continue to run, and keep plans from choosing it until the back-off is over. Return a note for its owner.
 
-    Call this function before the victim's decision ends. If the decision ended first, a placeholder that it replaces would be
-    set to releasing.
+    Call this function before the victim's decision ends. The end of a replacement's decision sets the placeholder to releasing,
+    and a placeholder that continues to run must not be releasing.
     """
     journal.spare(partition, ask)
     ask.vetoed = True

@@ -99,8 +99,8 @@ def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
 
     A check has lost its purpose if one of its asks ended or got a node, or if its decision ended.
 
-    ``all_planned`` says that the policies have planned for every claim again since the last answer. A check has also lost its
-    purpose if the manager agreed to its plan and the policies have not made this plan again since.
+    ``all_planned`` says that the policies have planned for every claim again since the last answer. If so, a check to which the
+    manager agreed has also lost its purpose, unless the policies made its plan again.
     """
     checks = partition.decisions.checks
     found: list[Decision] = []

@@ -1,7 +1,8 @@
 """The thrashing monitor, which stops pairs of preemptor and victim that alternate without end (docs/rules/invariants.md).
 
-A claim lowers the deficits of the queues that decide for its ask, and raises no deficit. Without external events, the deficits
-thus limit the number of claims. Each of three cases shows that a wrong rule raised a deficit:
+A deficit is the amount by which a queue is below its entitlement. A claim lowers the deficits of the queues that decide whether
+its ask may claim, and raises no deficit. Without external events, the deficits thus limit the number of claims. Three cases
+show that a rule of preemption is wrong:
 
 - A deficit is larger at a claim than it was after the last claim, although external events took no capacity from the queue and
   its entitlement did not grow.

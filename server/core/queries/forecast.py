@@ -149,7 +149,7 @@ class _Found:
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """The instants of the decisions of which a waiting time began before the change, by decision id (see `_Course._began_before`)."""
+    """By id, the instants of decisions whose waiting time began before the change (see `_Course._began_before`)."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)

@@ -33,8 +33,8 @@ def excluded(
     """Return the nodes that are large enough, grouped by the parts of the constraints and the taints that exclude them.
 
     The result is empty if the constraints allow a node that is large enough. Nodes that take no placements, or that Kubernetes
-    taints as unhealthy, are left out. At most GROUPS_MAX groups are returned: the groups that are excluded by the smallest number
-    of parts of the constraints. The group with the most nodes that have enough free capacity now comes first.
+    taints as unhealthy, are left out. At most GROUPS_MAX groups are returned: the groups that are excluded by the smallest
+    number of parts of the constraints. The group with the most nodes that have enough free capacity at present is the first.
     """
     named = parts(constraints)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Node]] = {}

@@ -77,7 +77,10 @@ class Obstacles:
         return found
 
     def _of_class(self, ask: Ask) -> Code:
-        """Return the `node_code` of an ask's class. The nodes are examined once for all classes with the same constraints."""
+        """Return the code that says why no node takes the asks of this ask's class, with the result of `node_code`.
+
+        The nodes are examined once for all classes with the same constraints.
+        """
         partition, mask = self._partition, ask.ask_class.mask
         if mask.names is not None or ask.spec.constraints.required_node:
             return node_code(partition, ask)

@@ -87,7 +87,7 @@ def _alike(group: Group | Gang) -> Iterator[tuple[Ask, int]]:
 
 
 def _key(kind: Kind) -> tuple[object, ...]:
-    """Return the key by which kinds are combined: asks with equal keys are judged together.
+    """Return the key of a kind of asks. Kinds with equal keys are combined into one kind, whose asks are judged together.
 
     Gangs of one name in different applications have different keys.
     """

@@ -1,6 +1,6 @@
-"""The partition as if policy `job` were listed, so that asks have classes and may be firm (J2, J4).
+"""The partition as if policy `job` were listed, so that each ask has a gang class: firm or lendable (J2, J4).
 
-The live state is read, because a snapshot has no classes while policy `job` is not listed.
+The live state is read, because a snapshot has no gang classes while policy `job` is not listed.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ def listing(partition: Partition, snapshot: Snapshot) -> Snapshot:
 
 
 def classed(claimant: Claimant, settings: PreemptionSettings) -> Claimant:
-    """Return the claimant with the classes that these settings give to asks."""
+    """Return the claimant with the gang classes (firm or lendable) that these settings give to asks."""
     if isinstance(claimant, WaitingAsk):
         kind = replace(claimant.kind, gang_class=gang_class(claimant.spec, settings))
         return claimant._replace(kind=kind)

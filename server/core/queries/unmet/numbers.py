@@ -190,10 +190,10 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 
 
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
-    """Return, for each queue with a met guarantee, the amounts that must be added before the queue may claim again (G2).
+    """Return, for each queue with a met guarantee, by how much the guarantee must rise before the queue may claim again (G2).
 
-    If the deciding queue has its guarantee of a type, its asks may not claim the type, even if an ancestor of the queue is
-    below its guarantee.
+    If the queue that decides for a type has its guarantee of that type, the asks in it may not claim the type, even if an
+    ancestor of the queue is below its guarantee.
     """
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
