@@ -29,9 +29,10 @@ def release(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
     rows: Array,
     sign: int,
 ) -> ReleasedSums:
-    """Release rows (sign 1), or undo their release (sign -1): update ``standing``, and the amounts by node in ``coming``.
+    """Release rows (sign 1), or undo their release (sign -1).
 
-    Return the nodes that changed, and the amounts that each leaf loses.
+    Update ``standing``, the mask of the rows that are not released, and ``coming``, the released amounts of each node. Return
+    the nodes that changed, and the amounts that each leaf loses.
     """
     if len(rows) <= FEW:
         at_few = nodes.take(rows).tolist()

@@ -67,7 +67,8 @@ def in_turn(
     """Return the order in which asks would be taken one at a time, with the usage and the shares after the last ask.
 
     ``asking`` has, for each ask, the index of its application in the lowest level, and ``kinds`` has the index of its demand in
-    ``demands``. The asks of one application must be in their order. Return None if a number would not fit 64 bits.
+    ``demands``. The asks of one application must come in the order in which they are to be taken. Return None if a number would
+    not fit 64 bits.
     """
     try:
         return _merged(asking, kinds, demands, levels)
