@@ -214,7 +214,7 @@ def _queues(burst: Burst) -> Iterator[Children]:
 
 
 def _wanted(burst: Burst, turns: Turns) -> dict[Limiter, Amounts]:
-    """Return, by limiter and column, the amount that would be charged if all asks were placed."""
+    """Return, by limit and column, the amount that would be charged if all asks were placed."""
     wanted: dict[Limiter, Amounts] = {}
     for application, after in zip(burst.applications, turns.usage[0], strict=True):
         if application.limiters:

@@ -1,4 +1,4 @@
-"""The cycle: place the next ask as long as one fits, and park the asks that do not fit (O1, design 6.3-6.6)."""
+"""The cycle: place asks one after another until none fits, and park the asks that do not fit (O1, design 6.3-6.6)."""
 
 from collections.abc import Iterator, Set
 from functools import partial
