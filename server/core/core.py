@@ -170,8 +170,8 @@ class Core:
     ) -> None:
         """Start with the given configuration, or with the default configuration until a registration brings a configuration.
 
-        The default configuration allows any queue name. Without a ``beginning``, the configuration is revision 1. The recorded
-        source of a given configuration is a file. The default configuration has no recorded source.
+        The default configuration allows any queue name. Without a ``beginning``, the configuration is revision 1. A given
+        configuration is recorded as coming from a file. For the default configuration, no source is recorded.
         """
         self.state = State(configuration, beginning)
         self._seen_ms = 0
@@ -220,10 +220,11 @@ class Core:
         return configuration.drop_prepared(self.state)
 
     def take(self, events: Sequence[events.Event], now: int) -> list[Decision]:
-        """Apply many events, in order, before a tick, and return the replies. The tick then places the plain asks among them in a batch.
+        """Apply many events, in order, before a tick, and return the replies.
 
-        Plain asks stay unqueued, that is, in no group, until that tick. Plain asks are enqueued earlier if an event needs them
-        in their groups, or if too many asks are unqueued.
+        The tick then places the plain asks (see `AskSpec.is_plain`) among them in a batch. Plain asks stay unqueued, that is,
+        in no group, until that tick. Plain asks are enqueued earlier if an event needs them in their groups, or if too many
+        asks are unqueued.
         """
         state, at = self.state, 0
         decisions: list[Decision] = []
@@ -294,7 +295,7 @@ class Core:
         """Make all decisions that are possible now, within a budget of steps.
 
         If ``more`` is set in the result, the caller must call this method again at once. If only a shadow has work, the tick
-        changes nothing but the shadow's memory.
+        changes only what the shadow itself has recorded.
         """
         return whole(self.tick_in_parts(now, budget))
 

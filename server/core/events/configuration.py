@@ -238,9 +238,9 @@ def _apply(
 ) -> Parts[list[Decision]]:
     """Change every partition as the configuration says. Partitions that the configuration no longer lists are stopped and drain.
 
-    With ``one_by_one``, only the first existing partition is changed, and only if its asks keep their classes. The next ticks
-    change the other existing partitions (`change_next`). Partitions that are new, or that are listed again, are changed at
-    once.
+    With ``one_by_one``, at most one of the partitions that exist already is changed now: the first, if its asks keep their gang
+    classes. The next ticks change the other existing partitions (`change_next`). Partitions that are new, or that are listed
+    again, are changed at once.
     """
     notes = yield from _set_timers(state, now)
     state.configuration = configuration
@@ -354,8 +354,8 @@ def _bring(
 def drop_retired(state: State) -> Parts[None]:
     """Remove, in parts, each empty partition that is no longer configured.
 
-    A partition is empty if it has no nodes and no applications. Every empty partition loses its owner, even if it is still
-    configured.
+    A partition is empty if it has no nodes and no applications. After this call, no manager owns an empty partition, even if
+    the partition is still configured.
     """
     for partition in list(state.partitions.values()):
         if partition.index.nodes or partition.applications:

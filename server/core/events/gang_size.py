@@ -31,7 +31,7 @@ class _Size(NamedTuple):
 
 
 def sized(partition: Partition, application: Application, event: E, known: Ask | None) -> E:
-    """Return the event. If it is a gang member without a stated size, put the size of the gang into the event's spec."""
+    """Return the event, with the size of the gang in its spec if the client stated no size for a gang member."""
     spec = event.spec
     if not spec.gang_key or spec.min_members:
         return event

@@ -270,7 +270,10 @@ def _overcommitted(partition: Partition, node: Node) -> list[Decision]:
 def _drop_pledges(
     partition: Partition, node: Node, now: int, code: Code, *, daemons: bool
 ) -> list[Decision]:
-    """Drop the pledges on a node that takes no placements. With ``daemons`` False, keep the pledges to asks that require this node."""
+    """Drop the pledges on a node that takes no placements.
+
+    With ``daemons`` False, keep the pledges of asks that require this node by name.
+    """
     notes: list[Decision] = []
     for held in [one for one in node.pledges.values() if daemons or not one.exclusive]:
         reason = f"node {node.node_id} takes no placements any more"

@@ -75,7 +75,9 @@ def seen(state: State, partition: Partition, ask: Ask) -> None:
 
 
 def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAdded:
-    """Return the ask as a member of the gang of its application's placeholders, unless its client names a gang.
+    """Return a placeholder's ask as a member of the gang that its application's placeholders form.
+
+    Return the event unchanged if its ask is no placeholder, or if the client names a gang.
 
     Once all declared placeholders have arrived, the gang is placed, and its placeholders get their nodes all together or not at
     all.
@@ -273,7 +275,8 @@ def timed_out(state: State, partition: Partition, application_id: str, now: int)
 def _is_told(state: State, partition: Partition) -> bool:
     """Return whether the core knows all running pods.
 
-    Without an explicit sync, all pods of a node are reported before the node is opened (C8).
+    A manager without an explicit sync reports all pods of a node before it opens the node (C8). The result is then True from
+    the first opened node on.
     """
     manager = state.managers.get(partition.owner)
     if manager is not None and manager.explicit_sync:

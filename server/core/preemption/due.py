@@ -85,7 +85,7 @@ def claimants(
 ) -> snapshotting.Due:
     """Return the asks and gangs for which policies may plan now, limited by the pace of rounds (P1).
 
-    ``groups`` is passed on to `beside_claims`.
+    ``groups`` are the waiting groups that `beside_claims` examines.
     """
     claiming = pacing.admitted(partition, due_claims.claiming(partition, shortage, now), now)
     return beside_claims(partition, groups, now)._replace(claiming=claiming)

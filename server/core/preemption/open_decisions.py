@@ -141,7 +141,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 
 
 def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
-    """Return, by key, the victims of ended decisions that still run and whose capacity this decision needs."""
+    """Return, by key, the victims that this decision needs and whose own decisions have ended, while they still run."""
     nodes = {held.node for held in commitment.pledges.values()}
     known = partition.decisions.leaving.items()
     return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}

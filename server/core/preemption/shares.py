@@ -1,8 +1,8 @@
 """The shares by weight in placement: the order of queues, and the bounds of queues (W2, W5).
 
-The queue with the lowest quotient of usage and entitlement is served first (W5). With plain shares by weight, the deserved
-share of a leaf is also its bound. A share that its queue does not use therefore stays idle (W2). Ancestors of leaves need no
-bound of their own, because each leaf stays within its deserved share.
+The queue with the lowest quotient of usage and entitlement is served first (W5). With plain shares (`proportion.demandcap:
+false`), the deserved share of a leaf is also its bound. A share that its queue does not use therefore stays idle (W2).
+Ancestors of leaves need no bound of their own, because each leaf stays within its deserved share.
 """
 
 from typing import Final
@@ -69,7 +69,7 @@ def _wanted(queue: Queue, pending: FrozenAmounts) -> tuple[int, ...]:
 
 
 def deserved(partition: Partition, shares: Proportion) -> dict[str, Bounds]:
-    """Return the deserved share of each leaf, for partitions whose leaves share by plain weights (W2). Host ports have no bound."""
+    """Return the deserved share of each leaf, for partitions with plain shares (W2). Host ports have no bound."""
     ports = partition.types.synthetic
     return {
         path: tuple(

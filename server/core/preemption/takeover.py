@@ -4,8 +4,8 @@ An ask may use the capacity that a reservation of a lower priority keeps. But an
 every node, even if no node were reserved. While such an ask has no reservation, smaller asks of its priority use all capacity
 that becomes free. To get a node nevertheless, such an ask may take a reservation over. These rules apply:
 
-1. The ask's priority is higher than the owner's priority, as their lowest common queue sees both. Between equal priorities
-   there is no takeover, because two asks could exchange a node forever.
+1. The ask's priority is higher than that of the reservation's owner (the ask for which the node is reserved), as their lowest
+   common queue sees both. Between equal priorities there is no takeover, because two asks could exchange a node forever.
 2. The ask may reserve. The ask has waited long enough, and no queue on its path is stopped. The ask's limits have headroom if
    the reservations that the ask outranks are not counted.
 3. Asks are considered in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
@@ -88,7 +88,8 @@ def ahead(asks: Sequence[Ask], found: Takeover | None) -> Sequence[Ask]:
 class _Search:
     """A search for a takeover.
 
-    The search computes each fact once, such as the ranks and the number of nodes reserved for each leaf.
+    The search computes each fact once, such as the reservations that an ask outranks, and the leaves that may reserve no
+    further node.
     """
 
     def __init__(self, partition: Partition) -> None:

@@ -106,7 +106,7 @@ def _goes_on(partition: Partition, plan: Plan) -> bool:
 
 
 def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Release, ...]) -> None:
-    """Count the victims of required-node preemption as lost.
+    """Count the amounts of victims of required-node preemption as lost, as if pods had ended by themselves.
 
     The loss may raise deficits, and explains why later claims are larger (invariant 18).
     """

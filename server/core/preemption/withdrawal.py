@@ -129,8 +129,9 @@ def _reason(ask: Ask) -> str:
 def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units: the victims of a unit all stay or are all evicted.
 
-    A unit consists of the victims of one quota run, of the marked members of one broken gang, or of a single pod. Units without
-    a victim of an open decision for asks come first, so that the evictions of these units are withdrawn first.
+    A unit consists of the victims of one quota run, of the marked members of one gang that cannot run without them, or of a
+    single pod. Units without a victim of an open decision for asks come first, so that the evictions of these units are
+    withdrawn first.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -245,7 +246,7 @@ def _kept(needs: _Needs, queue: Queue, index: int) -> int:
 
 
 def _shrinking(together: Iterable[Ask]) -> set[str]:
-    """Return the queues whose usage the victims' eviction reduces for a quota run, even if the run has expired."""
+    """Return the queues for whose quota runs these victims were evicted, even if the runs have expired."""
     known = [ask.going for ask in together]
     return {one.claimant for one in known if one and facts(one.policy).shrinks is Shrinks.QUEUE}
 

@@ -67,8 +67,8 @@ def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
     """Yield the queues whose runs have to be planned, in the order of the runs (Q6).
 
     The run of an ancestor counts the releases of the runs of all queues below it. Therefore the runs of these lower queues have
-    to be planned first, even if they are not on the allocation's path. The result ends with the last of the queues in
-    ``armed``.
+    to be planned first, even if they are not on the allocation's path. ``armed`` has the queues on the allocation's path whose
+    timers have started. The result ends with the last of them.
     """
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))

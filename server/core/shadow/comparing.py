@@ -73,7 +73,7 @@ def _content(one: Choice) -> tuple[object, ...]:
 
 
 def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now: int) -> Why:
-    """Return why the side ``side`` made no decision for a subject for which the other side made a decision under this policy.
+    """Return why ``side`` made no decision for a subject, although the other side made one under this policy.
 
     ``side`` is the live partition, or the shadow's copy of the partition. ``key`` is the key of an ask, or for surplus reclaim
     the path of a queue.

@@ -21,9 +21,9 @@ from server.state.thrashing import ThrashingTables
 
 
 def memory(partition: Partition, now: int) -> Shadow | None:
-    """Return the memory of the partition's shadow.
+    """Return what the partition's shadow has recorded: its decisions, its refusals and its totals.
 
-    Return None if the partition has no shadow. If the configuration has changed since the last call, create an empty memory.
+    Return None if the partition has no shadow. If the configuration has changed since the last call, begin an empty record.
     """
     known, spec = partition.shadow, partition.spec
     if known is not None and known.live is spec:
@@ -62,10 +62,11 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 
 @contextmanager
 def settled(other: Partition) -> Iterator[Shortage]:
-    """Apply the shadow's bounds of leaves (W2) to the shadow's copy of the partition, and yield the deficits of queues in that copy.
+    """Limit leaves to the shares that the shadow gives them (W2), in the shadow's copy of the partition.
 
-    The shadow's snapshots must be taken inside this context. Taking them replaces the columns of queues, which the copy shares
-    with the live partition. When the context ends, the live side's columns of queues are restored.
+    Yield the deficits of queues in that copy. The shadow's snapshots must be taken inside this context. Taking them replaces
+    the columns of queues, which the copy shares with the live partition. When the context ends, the live side's columns of
+    queues are restored.
     """
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues
@@ -77,7 +78,7 @@ def settled(other: Partition) -> Iterator[Shortage]:
 
 
 def _bounds(other: Partition, shortage: Shortage) -> dict[str, Bounds]:
-    """Return the deserved share of each leaf, if the shadow shares by plain weights (W2)."""
+    """Return the deserved share of each leaf, if the shadow uses plain shares (W2)."""
     if not sharing.is_shared_out(other) or other.spec.preemption.demand_cap:
         return {}
     fresh = shares.deserved(other, shortage.shares)

@@ -2,8 +2,8 @@
 
 Both the live side and the shadow plan on the state at the start of the live round.
 
-Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out, and change only the shadow's
-memory. Therefore the decisions of the live side are the same as without a shadow, byte for byte.
+Between `plan` and `told` the live side writes its decisions. The shadow's plans are never carried out, and change only what the
+shadow itself has recorded. Therefore the decisions of the live side are the same as without a shadow, byte for byte.
 """
 
 from collections.abc import Iterable, Iterator

@@ -64,7 +64,7 @@ class Obstacles:
         return self._of_nodes(ask)
 
     def _of_nodes(self, ask: Ask) -> Code:
-        """Return why no node takes the ask, by the ask's own constraints.
+        """Return why no node takes the ask. Only the constraints in the ask's spec count.
 
         Nodes that the ask avoids after a failed binding count as allowed.
         """

@@ -154,8 +154,8 @@ class Planner:
     def _no_leaf_exceeds(self, ask: Claimant) -> bool:
         """Return whether every other leaf is within its entitlement in the requested types, so that no pod can be evicted (G2).
 
-        Return False for gangs, and for asks that replace pods of their queue. For such claimants, pods of the claimant's own
-        queue may be evicted, so that other leaves alone do not decide.
+        Return False for gangs, and for asks that replace pods of their queue. For such claimants, pods of their own queue may
+        be evicted, even if every other leaf is within its entitlement.
         """
         serving = [one.scope for one in _serving(self.snapshot.settings, ask)]
         if isinstance(ask, WaitingGang) or serving != [Scope.OTHER_QUEUES]:

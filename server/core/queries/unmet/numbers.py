@@ -328,7 +328,7 @@ def _lowered(planner: Planner, need: Need, path: str) -> Cure | None:
 
 
 def _without_refused(snapshot: Snapshot, path: str, kept: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the guarantee ``kept``, with 0 in each type in which no valid configuration has that lower amount.
+    """Return the lowered guarantee ``kept``. In each type in which the lowered amount would be invalid, the result has 0.
 
     A parent's guarantee of a type must be 0 (none), or at least the sum of its children's guarantees.
     """
