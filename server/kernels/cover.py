@@ -45,8 +45,8 @@ class Bounds(NamedTuple):
     excess: Excess
     """A lower bound on the waste of a covering set.
 
-    The waste is the largest share of the whole that the set frees beyond the need, multiplied by the product of ``weights`` (see
-    `measures`).
+    The waste is the largest share of a column's whole that the set frees beyond the need. Shares are multiplied by the least
+    common multiple of all wholes, so that they are whole numbers (see `measures`).
     """
 
 
@@ -210,7 +210,7 @@ def shares(lines: Array, weights: Sequence[int]) -> Excess:
 
 
 def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
-    """Return, for each line, the largest share of the whole that is freed beyond the need."""
+    """Return, for each line, the largest share of a column's whole that is freed beyond the need (see `measures`)."""
     most: Excess = np.zeros(len(freed), dtype=np.int64)
     for column, weight in enumerate(weights):
         if not weight:

@@ -19,7 +19,7 @@ from server.kernels.fit import Array
 from server.model.fit import SHARE_UNBOUNDED, Scale
 
 _SHORT: Final = 1 << 15
-"""The number of values that fit into 16 bits. Values of 16 bits are sorted several times as fast as wider values."""
+"""The number of indexes that fit into a signed number of 16 bits. Such numbers are sorted several times as fast as wider ones."""
 _BITS: Final = 62
 """The largest number of bits that a shifted amount may have, so that each division stays within int64."""
 
