@@ -120,9 +120,9 @@ def _search(index: NodeIndex, ask_class: AskClass) -> Node | None:
 
     Return None if no node takes the ask.
 
-    If nodes are sorted by `fair`, a class uses the shared heaps as long as it finds a node in them after few attempts. A class
-    whose constraints exclude the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that
-    is too large for the first nodes gets a separate heap.
+    If nodes are sorted by `fair`, a class uses the shared heaps while it finds a node in them after few attempts. A class whose
+    constraints exclude the first nodes of the shared heap uses the heap of all nodes that its mask allows. A class that is too
+    large for the first nodes gets a separate heap.
     """
     if ask_class.preferred is not None:
         return _pick_preferred(index, ask_class)
