@@ -259,8 +259,9 @@ def _take_tags(
 def _too_many(partition: Partition, leaf: Queue, event: ApplicationAdded) -> str:
     """Return which limit on the number of applications is reached, or "" if no limit is reached.
 
-    `maxapplications` of every queue on the path is checked first, then the limits of user and group. In a sync in which objects are
-    compared, applications that were not reported again yet do not count, because they may have ended.
+    `maxapplications` of every queue on the path is checked first, then the limits of user and group. In a sync in which a
+    manager's new reports are compared with its earlier reports, applications that were not reported again yet do not count,
+    because they may have ended.
     """
     for queue in leaf.path_up():
         most = queue.spec.max_applications

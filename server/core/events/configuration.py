@@ -37,7 +37,8 @@ The oldest digest is dropped first.
 """
 
 PUT_OFF_FROM: Final = 5_000
-"""If a partition has at least this many queues and applications, the first tick after a new configuration only places asks.
+"""If a partition has at least this many queues and applications, the first tick after a new configuration does nothing but
+place asks.
 
 A search for claims among 5,000 queues and applications takes 20 ms.
 """
@@ -385,7 +386,7 @@ def untie(partition: Partition) -> Parts[None]:
 
 
 def _is_large(partition: Partition) -> bool:
-    """Return whether ticks of a partition only place asks until its change is complete."""
+    """Return whether ticks of a partition do nothing but place asks until its change is complete."""
     return len(partition.queues) + len(partition.applications) >= PUT_OFF_FROM
 
 

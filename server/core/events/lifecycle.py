@@ -246,7 +246,7 @@ def _one_less(state: State, partition: Partition, placeholder: Ask, now: int) ->
 def _vacated(state: State, partition: Partition, commitment: Commitment, now: int) -> None:
     """Place the ask of a replacement whose placeholder has ended.
 
-    During a sync in which objects are compared, the ask is placed at the end of the sync.
+    During a sync in which new reports are compared with earlier reports, the ask is placed at the end of the sync.
     """
     if partition.resumption is None:
         take_over(state, partition, commitment, now)

@@ -144,7 +144,7 @@ def _resumed(partition: Partition, plan: Plan) -> Commitment | None:
 def end_suspended(partition: Partition) -> None:
     """Abort suspended decisions for which no new plan was found.
 
-    A decision that reduces the usage of a queue stays open as long as it has victims that were not vetoed.
+    A decision that reduces the usage of a queue stays open while it has victims that were not vetoed.
     """
     checks = partition.decisions.checks.by_ask
     for commitment in list(dict.fromkeys(partition.decisions.suspended.values())):

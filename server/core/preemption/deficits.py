@@ -1,7 +1,8 @@
 """The number of asks that a queue's deficit admits as claims, computed without a snapshot (G2, W6).
 
 If this number is 0 for all queues, there are no claims to plan, and no snapshot has to be taken. The number is an upper bound,
-because policies and rules decide later. The number is computed when it is first needed, at most once a round.
+because policies and rules may later refuse some of these asks. The number is computed when it is first needed, at most once a
+round.
 """
 
 from collections.abc import Iterator

@@ -39,9 +39,9 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 SCALE: Final = 2**20
-"""The factor by which the amount that a node lacks for an ask, relative to the node's capacity, is multiplied.
+"""The factor for the part of a node's capacity that the node lacks for an ask.
 
-With this factor, nodes are compared in whole numbers.
+With this factor, these parts are compared as whole numbers.
 """
 
 

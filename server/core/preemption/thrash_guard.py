@@ -7,7 +7,8 @@ show that a rule of preemption is wrong:
 - A deficit is larger at a claim than it was after the last claim, although external events took no capacity from the queue and
   its entitlement did not grow.
 - A queue claims although it already has its whole entitlement.
-- Inside one queue, pods of one template replace pods of another template that had replaced them before.
+- Inside one queue, pods of one template (one request and priority) replace pods of another template that had replaced them
+  before.
 
 Each case is a strike against the pair. After STRIKES_MAX strikes the pair is frozen: for FROZEN_MS, no plan may evict pods of
 the pair's victim for the pair's preemptor.
@@ -193,7 +194,7 @@ def _lost(partition: Partition, level: Level) -> int:
 
 
 def _returns(partition: Partition, pair: Pair, now: int) -> bool:
-    """Return whether the pair reverses an earlier replacement between two kinds of asks in one queue (I2). Also record the pair."""
+    """Return whether the pair reverses an earlier replacement in one queue (I2). Also record the pair."""
     if pair.beneficiary.queue != pair.victims.queue:
         return False
     taken = partition.thrashing.taken

@@ -26,8 +26,9 @@ class NotEvicted:
     ``rule`` is the rule that protected the allocation, or "" if no rule is known. ``place`` is the allocation's rank among
     ``total`` candidates, 0 if the allocation is not ranked. ``key`` is the name of the sort key that decided: the first key in
     which the allocation differs from ``victim``, or in which the allocation's node differs from the chosen ``node``. ``own`` is
-    the allocation's value of that sort key, and ``other`` is the other value. ``before`` says that the allocation ranks before
-    every victim. In that case no sort key decided, because a set of victims without the allocation was better.
+    the value of the allocation or its node for that sort key, and ``other`` is the value of ``victim`` or ``node``. ``before``
+    says that the allocation ranks before every victim. In that case no sort key decided, because a set of victims without the
+    allocation was better.
     """
 
     record: DecisionRecord

@@ -149,7 +149,7 @@ def _switched_off(settings: PreemptionSettings, policy: PolicyFacts) -> str:
 
 
 def main(ask: WaitingAsk) -> PolicyFacts:
-    """Return the first policy that serves asks of this kind, whether it is on or not."""
+    """Return the first policy that may serve an ask such as this one, whether the policy is on or off."""
     return REQUIRED_NODE if ask.spec.constraints.required_node else GUARANTEED
 
 

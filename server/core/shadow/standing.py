@@ -24,7 +24,7 @@ from server.state.shadow import OpenShadowDecision, Shadow, ShadowPlacement
 CHECKED_MAX: Final = 32
 """The largest number of standing decisions that one turn checks against the rules again. A check takes as much work as a plan."""
 CHECK_MS: Final = 1_000
-"""The interval, in milliseconds, in which standing decisions are checked against the rules while no ask is due."""
+"""The time, in milliseconds, between two checks of standing decisions against the rules while no ask is due."""
 PLACED = "its ask was placed without it"
 GONE = "its ask is gone"
 SERVED = "the live side decided for its ask"

@@ -177,7 +177,7 @@ class Turn:
 
         Return None if the record would be the same as before.
 
-        If one side made no decision in this turn, the last decision of that side is used as long as it is still open.
+        If one side made no decision in this turn, the last decision of that side is used if it is still open.
         """
         before = self._known.records.get(key)
         if before is not None and not before.ended_ms:

@@ -31,7 +31,10 @@ def allows_max(snapshot: Snapshot, path: str) -> bool:
 
 
 def _is_kept(snapshot: Snapshot, path: str, at: int, amount: int) -> bool:
-    """Return whether a guarantee of one type fits the queue's max, the guarantees of its children, and the bounds of its ancestors."""
+    """Return whether a guarantee of one type is valid together with the other amounts of the tree.
+
+    These amounts are the queue's max, the guarantees of its children, and the guarantees and maxima of its ancestors.
+    """
     queue = snapshot.queues[path]
     most = queue.max[at]
     if amount > queue.guaranteed[at]:

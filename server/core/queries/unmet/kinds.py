@@ -35,7 +35,7 @@ class Kind(NamedTuple):
 
 
 def kinds(partition: Partition, leaf: str) -> Iterator[Kind]:
-    """Yield the kinds of asks that wait in a leaf, in the order of their turns."""
+    """Yield the kinds of asks that wait in a leaf, in the order of their first asks."""
     promised = due_gangs.promised(partition)
     found: dict[tuple[object, ...], Kind] = {}
     for application in partition.queues[leaf].applications.values():
