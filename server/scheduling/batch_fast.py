@@ -1,8 +1,8 @@
 """The placement, in one batch, of many plain asks that arrived since the last tick.
 
 The plain implementation is `cycle`, which places asks one by one. Both implementations give the same result (design 6.3).
-Before each placement, the cycle searches for the next ask; after it, the cycle updates the changed shares up to the root. The
-order of the asks does not depend on the placements under three conditions: only these asks can be placed, all of them have the
+Before each placement, the cycle searches for the next ask; after it, the cycle updates the changed shares up to the root. Under
+three conditions, the order of the asks does not depend on the placements: only these asks can be placed, all of them have the
 same priority, and no limit can be reached. `kernels.turns` then sorts the asks, each ask in that order gets a node, and the sum
 of the asks of each queue is charged as usage. Asks of a batch that does not meet these conditions are enqueued. The cycle then
 places them, with the same result (tests/simulation/test_twins.py).
@@ -131,7 +131,8 @@ def _next(queue: Queue, depth: int) -> Queue:
 def _is_simple(partition: Partition, burst: Burst) -> bool:
     """Return whether the order of the asks depends only on shares, ages and names.
 
-    This is so if every queue may place, all asks have the same priority, and no ask has preferences.
+    This is so if no queue is stopped, changes priorities or already blocks asks, all asks have the same priority, and no ask
+    has preferences.
     """
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False

@@ -47,7 +47,7 @@ def refresh(partition: Partition) -> list[Node]:
 
     Return the nodes that have more free capacity than at the last call. If `is_reviving` is true afterwards, more classes have
     to be requeued by later calls. Until then nothing may be placed, because an ask of these classes may come first in the order
-    of asks. For this reason, decisions do not depend on how the work is spread over calls.
+    of asks. Because nothing is placed in between, decisions do not depend on how the work is spread over calls.
     """
     if partition.limits.relieved or partition.index.freed:
         partition.round.reservations_moved = partition.round.reservations_untold = True
