@@ -368,8 +368,8 @@ def _reject_foreign(state: State, event: ForeignAdded, reason: str) -> AskReject
 def release(state: State, event: ReleaseRequested, now: int) -> list[Decision]:
     """Release the pod that the shim names, or all pods of an application if no key is given.
 
-    If the pod confirms a release that the core ordered, no reply is returned. A failed binding turns the allocation into an ask
-    again.
+    If the event confirms a release that the core ordered, no reply is returned. A failed binding turns the allocation into an
+    ask again.
     """
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:

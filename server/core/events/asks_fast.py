@@ -1,4 +1,4 @@
-"""The fast path of adding asks: new asks of a known template that affect only their queue.
+"""The fast path of adding asks: new asks that have a known spec and affect only their queue.
 
 `asks.add_ask` is the general path with the same result. The fast path saves time when tens of thousands of asks arrive.
 """

@@ -95,7 +95,7 @@ def existing(
 ) -> AllocationAdded:
     """Return the event of a running member with its gang's size.
 
-    If the member is new and its gang has no stated size, the members are counted again.
+    If the member is new and its gang has no stated size, the size is unknown again until the members are counted (`count`).
     """
     event = sized(partition, application, event, known)
     joins(partition, application, event.spec, known)

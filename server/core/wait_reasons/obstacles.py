@@ -77,7 +77,7 @@ class Obstacles:
         return found
 
     def _of_class(self, ask: Ask) -> Code:
-        """Return the code that says why no node takes the asks of this ask's class, with the result of `node_code`.
+        """Return the code that says why no node takes the asks of this ask's class. The result equals that of `node_code`.
 
         The nodes are examined once for all classes with the same constraints.
         """

@@ -176,7 +176,7 @@ def _raised(
 
 
 def _within(snapshot: Snapshot, path: str, lack: dict[int, int]) -> dict[int, int]:
-    """Return ``lack`` without the types in which no valid configuration can have the raised guarantee."""
+    """Return ``lack`` without the types in which the raised guarantee would be invalid."""
     return {
         at: more
         for at, more in lack.items()
