@@ -131,8 +131,8 @@ def _next(queue: Queue, depth: int) -> Queue:
 def _is_simple(partition: Partition, burst: Burst) -> bool:
     """Return whether the order of the asks depends only on shares, ages and names.
 
-    This is so if no queue is stopped, changes priorities or already blocks asks, all asks have the same priority, and no ask
-    has preferences.
+    This is so under three conditions. No queue is stopped, changes priorities, or blocks asks already. All asks have the same
+    priority. No ask has preferences.
     """
     if not burst.rungs or len({spec.priority for spec in set(map(_spec, burst.asks))}) != 1:
         return False

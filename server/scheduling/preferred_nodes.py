@@ -1,7 +1,7 @@
 """The choice of a node for an ask with preferences: the highest score first, then the order of the node sorting policy (design 6.15).
 
 Each class with preferences has heaps of its own. If the labels that the class reads have few different values, such as three
-zones, the class has one heap for each value, and the scores of the heaps are compared at each choice. If the labels have many
+zones, the class has one heap for each value. At each choice, the scores of these heaps are compared. If the labels have many
 values, as host names do, all nodes are in one heap, sorted by score. If the score of a node falls, its entry in the heap is
 corrected when the entry comes to the top. If the score of a node rises, the class's heaps are built again. The score of a node
 rises in two cases: a pod is placed and the class prefers to run near that pod, or a pod ends and the class prefers not to run

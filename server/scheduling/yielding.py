@@ -89,9 +89,9 @@ def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]
 def _is_due(partition: Partition) -> bool:
     """Return whether to offer reserved capacity.
 
-    Reserved capacity is offered in three cases: reserved nodes or the asks that wait for these nodes have changed, the budget
-    ended the last offers early, or the owner of a reservation would fit on its node but has to wait for asks that outrank the
-    owner.
+    Reserved capacity is offered in three cases. First, reserved nodes or the asks that wait for these nodes have changed.
+    Second, the budget ended the last offers early. Third, the owner of a reservation would fit on its node but has to wait for
+    asks that outrank the owner.
     """
     turn = partition.round
     return (
