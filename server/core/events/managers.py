@@ -38,11 +38,10 @@ WIPED: Final = 50
 def register(state: State, event: ManagerRegistered, now: int) -> Parts[list[Decision]]:
     """Register a shim, in parts.
 
-    If a shim with this id was registered before, the objects that it reported are kept, and compared with the new reports,
-    under two conditions: the shim will report when its sync is complete, and it does not request that its objects are
-    forgotten. Otherwise these objects are removed. The shim's configuration is ignored if the core's configuration comes from a
-    file, and refused if it comes from another manager. A registration with an epoch that is too low is refused and changes
-    nothing (design 7.2).
+    If a shim with this id was registered before, the objects that it reported are either kept and compared with the new
+    reports, or removed. The objects are kept if the shim will report the end of its sync, and does not request that its objects
+    are forgotten. The shim's configuration is ignored if the core's configuration comes from a file, and refused if it comes
+    from another manager. A registration with an epoch that is too low is refused and changes nothing (design 7.2).
     """
     known = moving.known_manager(state, event.table_revision, event.rm_id)
     if why := epochs.obstacle(known, event):

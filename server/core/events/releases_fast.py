@@ -85,8 +85,8 @@ def _take(
 def _is_quiet(ask: Ask) -> bool:
     """Return whether the end of the allocation changes only usage.
 
-    Only usage changes if no decision waits for the end of the allocation, the allocation is not firm, and its application and
-    its class have other asks.
+    This is so if no decision waits for the end of the allocation, the allocation is not firm, and its application and its class
+    have other asks.
     """
     application = ask.application
     return (

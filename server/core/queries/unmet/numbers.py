@@ -130,8 +130,8 @@ def leaf_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[C
 
     With a larger guarantee, the leaf itself decides whether its asks may claim a type.
 
-    This change can help in three cases: the queue that decides for the type now already has its guarantee, no queue decides for
-    the type now, or pods inside the deciding queue hold the type.
+    This change can help in three cases: the queue that decides for the type at present has its whole guarantee, no queue
+    decides for the type at present, or pods inside the deciding queue hold the type.
     """
     if refusal.rule not in {Rule.OVER_GUARANTEE, Rule.NO_VICTIMS, Rule.SEARCH_BOUND, Rule.MEMBER}:
         return
