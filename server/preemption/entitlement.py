@@ -7,6 +7,7 @@ guarantee is the lower bound of the share.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from server.model.fit import Demand, adjusted
@@ -220,6 +221,18 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
         if properties.priority_offset or properties.priority_policy is PriorityPolicy.FENCE:
             return False
     return True
+
+
+def shifts(snapshot: Snapshot, leaf: str, top: str) -> tuple[tuple[int, bool], ...]:
+    """Return how the queues from a leaf up to the queue below ``top`` change priorities (G5).
+
+    Each pair has the offset of a queue, and says whether the queue is a fence.
+    """
+    below = takewhile(lambda queue: queue.path != top, snapshot.path_up(leaf))
+    properties = (queue.spec.properties for queue in below)
+    return tuple(
+        (one.priority_offset, one.priority_policy is PriorityPolicy.FENCE) for one in properties
+    )
 
 
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:

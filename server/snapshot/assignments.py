@@ -10,7 +10,8 @@ from server.kernels.cover import Rows
 from server.kernels.distinct import distinct
 from server.kernels.fit import Array, Mask
 from server.snapshot.columns import ORIGINATOR, AllocationColumns
-from server.snapshot.eligibility_filter import PASSED, FilteredRows
+from server.snapshot.eligibility_filter import FilteredRows
+from server.snapshot.leaf_eligibility import PASSED
 
 BLOCK: Final = 256
 """The number of nodes in a block. Only the rows of one block are read at a time, because most searches end after few nodes."""

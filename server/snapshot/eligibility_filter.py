@@ -1,16 +1,14 @@
 """The eligibility filter of running allocations for a claim.
 
-The filter gives each row the first rule that protects the row, or PASSED.
-
-Values that depend on the amounts of queues are computed once for each leaf (`LeafEligibility`). All other values are computed
-for all rows at once. A row that passes the filter may be evicted if no other row is evicted with it. The planner decides
-whether several rows may be evicted together. A *standing* row is a row that runs and whose release is not ordered.
+Values that depend on a queue's amounts are computed once for each leaf (`EligibilityColumns`). All other values are computed for
+all rows at once. A row that passes may be evicted alone. The planner decides whether several rows may be evicted together. A
+*standing* row is a row that runs and whose release is not ordered.
 """
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,27 +26,7 @@ from server.snapshot.columns import (
     VETOED,
     AllocationColumns,
 )
-
-UNLIMITED: Final = 1 << 62
-PASSED: Final = 0
-
-
-@dataclass(frozen=True, slots=True)
-class LeafEligibility:
-    """The eligibility of all allocations of one leaf as victims for one class of asks."""
-
-    spared: int = 0
-    """The number of a rule that protects all allocations of the leaf, or 0 if no rule protects all of them."""
-    most: tuple[int, ...] = ()
-    """The largest amount that one victim may hold, by type."""
-    useful: tuple[bool, ...] = ()
-    """The types for which an eviction helps (G4)."""
-    priority: int = UNLIMITED
-    """The highest priority that a victim may have (G5)."""
-    since_ms: int = UNLIMITED
-    """The latest instant at which a victim may have started (V4)."""
-    inside: tuple[bool, ...] = ()
-    """The types whose deciding queue contains the leaf (G2). Empty if no type has such a deciding queue."""
+from server.snapshot.leaf_eligibility import PASSED, EligibilityColumns
 
 
 class Codes(NamedTuple):
@@ -105,32 +83,28 @@ class Rules(NamedTuple):
 def filter_rows(
     columns: AllocationColumns,
     standing: Mask,
-    eligibility: Mapping[int, LeafEligibility],
+    eligibility: EligibilityColumns,
     rules: Rules,
 ) -> FilteredRows:
-    """Return the filter's result for all rows.
-
-    The keys of ``eligibility`` are leaf numbers. Rows of leaves that are not in ``eligibility`` get the number `Codes.gone`, the
-    rule for allocations that do not run.
-    """
+    """Return the filter's result for all rows."""
     leaves, at = columns.leaf_places()
     found = _judged(columns, standing, eligibility, rules, slice(None))
     return FilteredRows(found, at, leaves)
 
 
-def filter_again(
+def filter_again(  # noqa: PLR0913, PLR0917 - what is known, what has changed
     known: FilteredRows,
     columns: AllocationColumns,
     standing: Mask,
-    eligibility: Mapping[int, LeafEligibility],
+    eligibility: EligibilityColumns,
     rules: Rules,
+    changed: Mask,
 ) -> FilteredRows:
-    """Return the filter's result after the eligibility of some leaves changed.
+    """Return the filter's result after the eligibility of the leaves in ``changed`` changed.
 
-    Only the rows of the leaves in ``eligibility`` are filtered again.
+    Only the rows of these leaves are judged again.
     """
-    places = [place for place, number in enumerate(known.leaves) if number in eligibility]
-    rows = np.flatnonzero(np.isin(known.leaf, places))
+    rows = np.flatnonzero(changed.take(known.leaf))
     found = known.codes.copy()
     found[rows] = _judged(columns, standing, eligibility, rules, rows)
     return known._replace(codes=found)
@@ -139,54 +113,47 @@ def filter_again(
 def _judged(
     columns: AllocationColumns,
     standing: Mask,
-    eligibility: Mapping[int, LeafEligibility],
+    eligibility: EligibilityColumns,
     rules: Rules,
     rows: Array | slice,
 ) -> Array:
-    """Return, for each of these rows, the number of the rule that protects the row, or PASSED."""
-    leaves, places = columns.leaf_places()
-    lines = [eligibility.get(number) for number in leaves]
-    at, resources, codes = places[rows], columns.resources[rows], rules.codes
+    """Return, for some rows, the number of the rule that protects each row, or PASSED."""
+    at, resources, codes = columns.leaf_places()[1][rows], columns.resources[rows], rules.codes
     width = resources.shape[1]
     found = np.zeros(len(at), dtype=np.int64)
     for column in range(width):
-        most = _table([UNLIMITED if one is None else _at(one.most, column) for one in lines], at)
         held = resources[:, column]
-        found[(held > most) & (held > 0)] = codes.below
+        found[(held > _table(eligibility.most[:, column], at)) & (held > 0)] = codes.below
     useful = np.zeros(len(at), dtype=np.bool_)
     holding = np.zeros(len(at), dtype=np.bool_)
     for column in rules.needed:
         holding |= resources[:, column] > 0
     for column in range(width):
-        flags = [one is not None and bool(one.useful) and one.useful[column] for one in lines]
-        if any(flags):
-            useful |= np.array(flags, dtype=np.bool_).take(at) & (resources[:, column] > 0)
+        flags = eligibility.useful[:, column]
+        if flags.any():
+            useful |= flags.take(at) & (resources[:, column] > 0)
     found[~useful] = codes.useless
-    _bar_inside(found, lines, at, resources, rules)
+    _bar_inside(found, eligibility.inside, at, resources, rules)
     found[~holding] = codes.no_type
     started = columns.started_ms[rows]
     since = np.where(started == NOT_STARTED, columns.created_ms[rows], started)
-    latest = _table([UNLIMITED if one is None else one.since_ms for one in lines], at)
+    latest = _table(eligibility.since_ms, at)
     found[since > latest] = codes.min_runtime
-    highest = _table([UNLIMITED if one is None else one.priority for one in lines], at)
-    found[columns.priorities[rows] > highest] = codes.priority
+    found[columns.priorities[rows] > _table(eligibility.priority, at)] = codes.priority
     _bar(found, columns.flags[rows], rules, rows)
-    spared = _table([codes.gone if one is None else one.spared for one in lines], at)
+    spared = _table(eligibility.spared, at)
     found = np.where(spared != PASSED, spared, found)
     found[~standing[rows]] = codes.gone
     return found
 
 
-def _bar_inside(
-    found: Array, lines: Sequence[LeafEligibility | None], at: Array, resources: Array, rules: Rules
-) -> None:
-    """Mark as protected each row that lies inside the deciding queues of all needed types that the row holds (G2)."""
-    if not any(one is not None and one.inside for one in lines):
+def _bar_inside(found: Array, inside: Mask, at: Array, resources: Array, rules: Rules) -> None:
+    """Mark as protected each row that runs inside the deciding queues of all needed types that it holds (G2)."""
+    if not inside.any():
         return
     outside = np.zeros(len(at), dtype=np.bool_)
     for column in rules.needed:
-        inside = [one is not None and bool(one.inside) and one.inside[column] for one in lines]
-        outside |= ~np.array(inside, dtype=np.bool_)[at] & (resources[:, column] > 0)
+        outside |= ~inside[:, column].take(at) & (resources[:, column] > 0)
     found[~outside] = rules.codes.inside
 
 
@@ -205,15 +172,11 @@ def _bar(found: Array, flags: Array, rules: Rules, rows: Array | slice) -> None:
         found[flags & flag != 0] = code
 
 
-def _at(most: tuple[int, ...], column: int) -> int:
-    return most[column] if column < len(most) else UNLIMITED
-
-
-def _table(values: Sequence[int], at: Array) -> Array:
+def _table(values: Array, at: Array) -> Array:
     """Return, for each row, the value of its leaf. If all leaves have the same value, return an array with this one value."""
-    if len(set(values)) <= 1:
+    if not len(values) or (values == values[0]).all():
         return np.array([*values[:1], 0][:1], dtype=np.int64)
-    return np.array(values, dtype=np.int64).take(at)
+    return values.take(at)
 
 
 class Tallied(NamedTuple):

@@ -18,6 +18,7 @@ from server.model.thrashing import Pair, TemplateInQueue
 from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
 from server.snapshot.node_search import NodeRanking
 from server.snapshot.pace import AT_REST, Pace
+from server.snapshot.queue_tables import QueueTables
 from server.snapshot.queues import FrozenAmounts, QueueFacts
 from server.snapshot.waiting import FirmUse, OpenCommitment, WaitingAsk, WaitingGang
 
@@ -72,7 +73,8 @@ class Snapshot:
     whole: FrozenAmounts = ()
     """The amount that would be divided if drained nodes were included (W3)."""
     frozen: frozenset[Pair] = frozenset()
-    """The pairs of preemptor and leaf for which the thrashing monitor stopped claims (invariant 18)."""
+    tables: QueueTables = field(default_factory=QueueTables, repr=False)
+    """A cache of the queues as arrays. Snapshots of one partition share it. Its method compares the queues with those it knows."""
     paths: dict[str, tuple[QueueFacts, ...]] = field(init=False, default_factory=dict, repr=False)
     """A cache of the results of `path_up`, which the rules call for each ask and each victim."""
 
@@ -131,6 +133,11 @@ class Snapshot:
             return False
         side = TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
         return Pair(side, TemplateInQueue(leaf)) in self.frozen
+
+    @property
+    def frozen_leaves(self) -> list[str]:
+        """Return the leaves whose allocations are protected from some preemptor by the thrashing monitor, sorted."""
+        return sorted({pair.victims.queue for pair in self.frozen})
 
     # Nodes ----------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from server.snapshot.columns import (
     NodeColumns,
     flags_of,
 )
+from server.snapshot.queue_tables import QueueTables
 from server.snapshot.queues import QueueFacts
 
 if TYPE_CHECKING:
@@ -311,7 +312,7 @@ class Columns:
     is not among them.
     """
 
-    __slots__ = ("allocations", "changed", "nodes", "queues", "width")
+    __slots__ = ("allocations", "changed", "nodes", "queues", "tables", "width")
 
     def __init__(self) -> None:
         self.width = 0
@@ -319,6 +320,7 @@ class Columns:
         self.allocations = AllocationRows()
         self.changed: dict[Ask, None] = {}
         self.queues: MappingProxyType[str, QueueFacts] = MappingProxyType({})
+        self.tables = QueueTables()
 
     def widen(self, width: int) -> bool:
         """Add columns up to this number of resource types.

@@ -93,6 +93,7 @@ def take(
         replacing=waiting(partition, due.replacing),
         firm=_firm_use(partition),
         frozen=partition.thrashing.active(now),
+        tables=columns.tables,
     )
 
 

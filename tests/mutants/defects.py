@@ -583,8 +583,8 @@ DEFECTS: Final = (
     Defect(
         "only the leaf of a victim keeps its guarantee",
         "server.preemption.claims.eligibility",
-        "        path = way.queues[place].path\n        used, known",
-        "        path = way.queues[place].path\n        if place:\n            return list(trial.eff(path))\n        used, known",
+        "        path = way.queues[place].path\n        return self",
+        "        path = way.queues[place].path\n        if place:\n            return list(trial.eff(path))\n        return self",
         first=500,
         judge=Judge.CLAIMS,
         policy=Policy.GUARANTEED,
@@ -626,9 +626,9 @@ DEFECTS: Final = (
     ),
     Defect(
         "a queue claims on the ground of another on which more are spared",
-        "server.preemption.claims.candidate_pool",
-        "        _is_open(wide)\n        and all(",
-        "        True or all(",
+        "server.snapshot.leaf_eligibility",
+        "        return bool(fits[needed].all())",
+        "        return True",
         judge=Judge.STORIES,
         stories="guaranteed_scope",
         policy=Policy.GUARANTEED,
@@ -636,7 +636,7 @@ DEFECTS: Final = (
     Defect(
         "in another queue's pool a claim takes victims that its own eligibility protects",
         "server.preemption.claims.candidate_pool",
-        "        if not other:\n",
+        "        if not other.any():\n",
         "        if True:\n",
         judge=Judge.STORIES,
         stories="guaranteed_scope",

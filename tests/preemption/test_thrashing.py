@@ -10,7 +10,7 @@ from server.core.queries import doctor, verdicts
 from server.model.events import ConfigurationApplied
 from server.model.thrashing import FROZEN_MS, STRIKES_MAX, Pair, TemplateInQueue
 from server.preemption import entitlement
-from server.preemption.claims import eligibility
+from server.preemption.claims import eligibility, margins
 from server.preemption.policy import Plan, PlannedPledge, Release, Rule
 from server.preemption.rules import gate
 from server.preemption.trial import Trial
@@ -63,9 +63,15 @@ def asking(life: Replicas, count: int) -> None:
         life.turns(1)
 
 
+def nothing(trial: Trial) -> list[tuple[int, ...]]:
+    """Return an entitlement to nothing for each queue."""
+    return [(0,) * len(trial.snapshot.types) for _ in trial.snapshot.queues]
+
+
 def no_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guarantees protect nobody, and the gate does not notice."""
     monkeypatch.setattr(eligibility, "floor", lambda trial, _path: (0,) * len(trial.snapshot.types))
+    monkeypatch.setattr(margins, "_entitled", nothing)
     monkeypatch.setattr(gate, "PLAN_RULES", ())
 
 

@@ -28,6 +28,7 @@ from server.preemption.claims.eligibility import (
     InQueueEligibility,
     spared,
 )
+from server.preemption.claims.margins import of as margins_of
 from server.preemption.claims.victim_sets import Candidate
 from server.preemption.entitlement import may_cross, protects_only_whole
 from server.preemption.policy import ProtectedCandidates
@@ -35,7 +36,8 @@ from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator
 from server.snapshot import eligibility_filter, gangs
 from server.snapshot.columns import OPTED_OUT, ORIGINATOR
-from server.snapshot.eligibility_filter import FilteredRows, LeafEligibility, Rules, VictimNodes
+from server.snapshot.eligibility_filter import FilteredRows, Rules, VictimNodes
+from server.snapshot.leaf_eligibility import PASSED, EligibilityColumns
 from server.snapshot.queues import QueueFacts
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import ClassFacts
@@ -79,8 +81,7 @@ KEPT: Final = 4
 The number of pools is limited, because each search is compared with every stored pool.
 """
 LEAVES_A_STEP: Final = 16
-"""The number of leaves whose eligibility is computed in the time of one placement."""
-ByLeaf = Mapping[int, LeafEligibility]
+"""The number of leaves whose eligibility takes as much time as one placement."""
 Least = tuple[tuple[int, int], ...]
 """The amounts that must be freed on any node, by type index."""
 
@@ -94,7 +95,7 @@ class CandidatePool:
     """
 
     snapshot: Snapshot
-    eligibility: ByLeaf
+    eligibility: EligibilityColumns
     rules: Rules
     least: Least
     preferred: Mask | None
@@ -105,7 +106,7 @@ class CandidatePool:
     is_narrowed: bool = False
 
     def serves(
-        self, eligibility: ByLeaf, rules: Rules, least: Least, preferred: Mask | None
+        self, eligibility: EligibilityColumns, rules: Rules, least: Least, preferred: Mask | None
     ) -> bool:
         """Return whether the pool can be used for a search with the given values.
 
@@ -119,25 +120,16 @@ class CandidatePool:
         pairs = zip(rules.barred, self.rules.barred, strict=True)
         if not all(equal(one, other) for (one, _), (other, _) in pairs):
             return False
-        return eligibility.keys() == self.eligibility.keys() and all(
-            _allows(self.eligibility[leaf], one) for leaf, one in eligibility.items()
-        )
+        return self.eligibility.allows(eligibility)
 
-    def narrowed(self, trial: Trial, eligibility: ByLeaf) -> "CandidatePool":
-        """Return this pool with the given eligibility, for which `serves` must be true.
-
-        Changed leaves are filtered again, and the bounds stay the same.
-        """
-        other = {
-            leaf: one
-            for leaf, one in eligibility.items()
-            if not _is_alike(self.eligibility[leaf], one)
-        }
-        if not other:
+    def narrowed(self, trial: Trial, eligibility: EligibilityColumns) -> "CandidatePool":
+        """Return the pool for an eligibility that it serves. Changed leaves are filtered again, and the bounds stay the same."""
+        other = self.eligibility.differs(eligibility)
+        if not other.any():
             return self
         columns = self.snapshot.allocations
         filtered = eligibility_filter.filter_again(
-            self.filtered, columns, trial.standing, other, self.rules
+            self.filtered, columns, trial.standing, eligibility, self.rules, other
         )
         known = self.snapshot, eligibility, self.rules, self.least, self.preferred, self.closed
         return CandidatePool(*known, filtered, self.field, self.seen, is_narrowed=True)
@@ -152,40 +144,9 @@ class CandidatePool:
         """Return, by leaf, how many allocations on nodes where the ask could run passed every rule."""
         rows, paths = self.field.passed, self.snapshot.leaf_paths
         if self.is_narrowed:
-            rows = rows[self.filtered.codes.take(rows) == eligibility_filter.PASSED]
+            rows = rows[self.filtered.codes.take(rows) == PASSED]
         counts = enumerate(tally(self.filtered.leaf.take(rows)))
         return {paths[self.filtered.leaves[at]]: count for at, count in counts if count}
-
-
-def _allows(wide: LeafEligibility, narrow: LeafEligibility) -> bool:
-    """Return whether the eligibility ``wide`` allows every victim that ``narrow`` allows."""
-    if not _is_open(narrow):
-        return True
-    return (
-        _is_open(wide)
-        and all(one or not other for one, other in zip(wide.useful, narrow.useful, strict=True))
-        and wide.priority >= narrow.priority
-        and wide.since_ms >= narrow.since_ms
-        and all(one >= other for one, other in zip(wide.most, narrow.most, strict=True))
-    )
-
-
-def _is_open(eligibility: LeafEligibility) -> bool:
-    return eligibility.spared == eligibility_filter.PASSED and any(eligibility.useful)
-
-
-def _is_alike(one: LeafEligibility, other: LeafEligibility) -> bool:
-    """Return whether two eligibilities are equal except for ``most``, the amounts that one victim may hold.
-
-    These amounts are checked again for each victim.
-    """
-    return (one.spared, one.useful, one.priority, one.since_ms, one.inside) == (
-        other.spared,
-        other.useful,
-        other.priority,
-        other.since_ms,
-        other.inside,
-    )
 
 
 def preferred_now(trial: Trial) -> Mask | None:
@@ -207,8 +168,8 @@ def find_pool(
     """Return a stored pool that serves this search, or build and store a pool for the present state of the Trial."""
     kin = eligibility.kin(trial)
     preferred = preferred_now(trial)
-    by_leaf = dict(eligibility.by_leaf(trial))
-    trial.steps += len(by_leaf) // LEAVES_A_STEP
+    leaves = eligibility.columns(trial)
+    trial.steps += margins_of(trial).count // LEAVES_A_STEP
     known: list[CandidatePool] = (
         trial.kept.setdefault((POOLS, kind.number), []) if kin is None else []
     )
@@ -216,9 +177,9 @@ def find_pool(
     needed = tuple(index for index, _ in kind.node_demand if index not in eligibility.closed)
     rules = Rules(CODES, needed, trial.snapshot.firm_flags, barred)
     for one in known:
-        if one.serves(by_leaf, rules, least, preferred):
-            return one.narrowed(trial, by_leaf)
-    made = _made(trial, kind, by_leaf, rules, least, preferred, eligibility.closed)
+        if one.serves(leaves, rules, least, preferred):
+            return one.narrowed(trial, leaves)
+    made = _made(trial, kind, leaves, rules, least, preferred, eligibility.closed)
     known[:] = [made, *known[: KEPT - 1]]
     return made
 
@@ -226,7 +187,7 @@ def find_pool(
 def _made(  # noqa: PLR0913, PLR0917 - all that a pool depends on
     trial: Trial,
     kind: ClassFacts,
-    eligibility: ByLeaf,
+    eligibility: EligibilityColumns,
     rules: Rules,
     least: Least,
     preferred: Mask | None,

@@ -7,13 +7,14 @@ victims. `InQueueEligibility` computes these numbers for an ask that replaces po
 lower priority than the ask and belong to another application.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from server.kernels.fit import Mask
 from server.model.asks import PRIORITY_MAX, PRIORITY_MIN
 from server.model.quota import PreemptionPolicy, is_below
 from server.preemption import admission
+from server.preemption.claims.margins import of as margins_of
 from server.preemption.entitlement import (
     Openness,
     floor,
@@ -23,13 +24,21 @@ from server.preemption.entitlement import (
     protects_only_whole,
     scope_root,
     seen_at,
+    shifts,
     shows_itself,
 )
 from server.preemption.pace import is_beyond
 from server.preemption.policy import SPARED_KEYS_MAX, ProtectedCandidates, Rule
 from server.preemption.trial import Trial
 from server.snapshot import eligibility_filter, gangs
-from server.snapshot.eligibility_filter import UNLIMITED, Codes, FilteredRows, LeafEligibility
+from server.snapshot.eligibility_filter import Codes, FilteredRows
+from server.snapshot.leaf_eligibility import (
+    PASSED,
+    UNLIMITED,
+    EligibilityColumns,
+    LeafEligibility,
+)
+from server.snapshot.leaf_margins import Level
 from server.snapshot.queues import FrozenAmounts, QueueFacts
 from server.snapshot.snapshot import Snapshot
 from server.snapshot.waiting import WaitingAsk
@@ -96,7 +105,10 @@ class ClaimEligibility:
         """The usage of each queue when it was last read, and what the queue could lose then."""
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafEligibility]]:
-        """Yield, for every leaf in which allocations run, the leaf's number and its eligibility."""
+        """Yield, for every leaf in which allocations run, the leaf's number and its eligibility.
+
+        This is the plain twin of `columns`.
+        """
         snapshot = trial.snapshot
         for number in snapshot.allocations.leaf_places()[0]:
             path = snapshot.leaf_paths.get(number)
@@ -104,14 +116,83 @@ class ClaimEligibility:
                 rule = self._rule_of(trial, path)
                 yield number, LeafEligibility(CODE[rule]) if rule else self._open(trial, path)
 
+    def columns(self, trial: Trial) -> EligibilityColumns:
+        """Return the eligibility of all leaves in which allocations run.
+
+        The meeting queue of a leaf and the preemptor's leaf is the lowest queue that holds both. What the queues below the meeting
+        queue can lose is the same for every preemptor (`LeafMargins`). Everything else is the same for all leaves with one meeting
+        queue, so that it is computed once for each queue on the preemptor's path.
+        """
+        snapshot, margins = trial.snapshot, margins_of(trial)
+        levels = margins.levels(self.ask.leaf)
+        way = [queue.path for queue in reversed(snapshot.path_up(self.ask.leaf))]
+        paths = [*snapshot.queues]
+        highest: dict[Hashable, int] = {}
+
+        def highest_priority(row: int) -> int:
+            return self._highest_priority(trial, paths[row], highest)
+
+        found = margins.columns(
+            levels,
+            [self._level(trial, way[:at]) for at in range(1, len(way) + 1)],
+            gone=CODES.gone,
+            now=snapshot.now,
+            highest=highest_priority,
+            crosses=may_cross(trial),
+        )
+        single = (paths[int(margins.leaves[place])] for place in margins.disabled())
+        for path in (*single, *snapshot.frozen_leaves):
+            for place in margins.places(path):
+                rule = self._rule_of_leaf(trial, path)
+                if rule is not None and found.spared[place] == PASSED:
+                    found.spared[place] = CODE[rule]
+        for place in margins.places(self.ask.leaf):
+            found.spared[place] = CODE[Rule.OWN_QUEUE]
+        found.protect(found.spared != PASSED)
+        return found
+
+    def _level(self, trial: Trial, way: Sequence[str]) -> Level:
+        """Return the eligibility that leaves have in common if their meeting queue is the last queue of ``way``.
+
+        ``way`` has the queues from the root down to the meeting queue.
+        """
+        meets, ports = way[-1], trial.snapshot.ports
+        rule = self._rule_within(meets)
+        if rule is not None:
+            return Level(CODE[rule])
+        withheld = self.withheld(meets)
+        inside = withheld - self.closed
+        lines = [self._margin(trial, path, holds_asker=True) for path in way]
+        return Level(
+            PASSED,
+            takes=tuple(
+                index in self._needed and index not in withheld for index in range(len(ports))
+            ),
+            ports=ports,
+            most=tuple(map(min, zip(*lines, strict=True))),
+            priority=_clamped(self._priority_at(trial, meets)),
+            inside=tuple(index in inside for index in range(len(ports))) if inside else (),
+        )
+
     def _rule_of(self, trial: Trial, path: str) -> Rule | None:
         """Return the rule that protects all allocations of a leaf. Return None if its allocations must be judged one by one."""
         if path == self.ask.leaf:
             return Rule.OWN_QUEUE  # G3
+        return self._rule_within(path) or self._rule_of_leaf(trial, path)
+
+    def _rule_within(self, path: str) -> Rule | None:
+        """Return the rule that protects all allocations of a queue because of its place in the tree.
+
+        The rule is the same for a leaf and for the lowest queue that holds the leaf and the preemptor.
+        """
         if not is_below(path, self._top):
             return Rule.FENCE  # G3
         if len(self.withheld(path)) == len(self._needed):
             return Rule.DECIDING_QUEUE  # G2, W6
+        return None
+
+    def _rule_of_leaf(self, trial: Trial, path: str) -> Rule | None:
+        """Return the rule that protects all allocations of a leaf because of the leaf itself."""
         properties = trial.snapshot.queues[path].spec.properties
         if properties.preemption_policy is PreemptionPolicy.DISABLED:
             return Rule.CANDIDATE_DISABLED  # G3
@@ -181,10 +262,12 @@ class ClaimEligibility:
         The amounts are computed again when the queue's usage has changed.
         """
         path = way.queues[place].path
+        return self._margin(trial, path, holds_asker=place >= way.common)
+
+    def _margin(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
         used, known = trial.eff(path), self._lines.get(path)
         if known is None or known[0] is not used:
-            line = self._line(trial, path, holds_asker=place >= way.common)
-            known = self._lines[path] = used, line
+            known = self._lines[path] = used, self._line(trial, path, holds_asker=holds_asker)
         return known[1]
 
     def _line(self, trial: Trial, path: str, *, holds_asker: bool) -> list[int]:
@@ -226,15 +309,27 @@ class ClaimEligibility:
             known = self._paths[path] = Path(queues, common)
         return known
 
-    def _highest_priority(self, trial: Trial, path: str) -> int:
-        """Return the highest priority that victims in the leaf may have, as a priority inside the leaf (G5)."""
-        rule = trial.snapshot.settings.equal_priority
+    def _priority_at(self, trial: Trial, top: str) -> int:
+        """Return the highest priority of victims, as a queue sees it that holds the preemptor and the victims (G5)."""
+        snapshot, rule = trial.snapshot, trial.snapshot.settings.equal_priority
         if rule == "ignore":
             return UNLIMITED
+        return seen_at(snapshot, self.ask.leaf, top, self.ask.spec.priority) - (rule == "never")
+
+    def _highest_priority(
+        self, trial: Trial, path: str, known: dict[Hashable, int] | None = None
+    ) -> int:
+        """Return the highest priority that victims in the leaf may have, as the leaf itself sees it (G5).
+
+        ``known`` has the results for leaves whose queues change priorities in the same way.
+        """
         snapshot, top = trial.snapshot, meeting(trial.snapshot, self.ask.leaf, path)
-        most = seen_at(snapshot, self.ask.leaf, top, self.ask.spec.priority) - (rule == "never")
-        if shows_itself(snapshot, path, top):
-            return max(PRIORITY_MIN - 1, min(most, PRIORITY_MAX))
+        most = self._priority_at(trial, top)
+        if most == UNLIMITED or shows_itself(snapshot, path, top):
+            return _clamped(most)
+        key = (most, *shifts(snapshot, path, top))
+        if known is not None and key in known:
+            return known[key]
         low, high = PRIORITY_MIN - 1, PRIORITY_MAX
         # If a pod has a higher priority inside the leaf, it has no lower priority as seen from
         # outside.
@@ -244,6 +339,8 @@ class ClaimEligibility:
                 low = middle
             else:
                 high = middle - 1
+        if known is not None:
+            known[key] = low
         return low
 
     def crosses(self, trial: Trial) -> bool:
@@ -261,6 +358,13 @@ class ClaimEligibility:
         All terminating pods count as ended.
         """
         return blocks(trial, self.ask)
+
+
+def _clamped(priority: int) -> int:
+    """Return a bound on priorities that admits the same priorities, and is UNLIMITED, a priority, or one less than all priorities."""
+    if priority == UNLIMITED:
+        return UNLIMITED
+    return max(PRIORITY_MIN - 1, min(priority, PRIORITY_MAX))
 
 
 def _narrowest(trial: Trial, margins: QueueMargins) -> tuple[int, ...]:
@@ -352,13 +456,18 @@ class InQueueEligibility:
         self.closed: frozenset[int] = frozenset()
         self._wanted = dict(ask.kind.demand)
 
-    def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafEligibility]]:
-        """Yield the number and the eligibility of every leaf in which allocations run. Only the ask's own leaf has victims."""
-        own = trial.snapshot.queues[self.ask.leaf].number
-        for number in trial.snapshot.allocations.leaf_places()[0]:
-            if number in trial.snapshot.leaf_paths:
-                closed = LeafEligibility(CODE[Rule.OTHER_QUEUE])
-                yield number, self._open(trial) if number == own else closed
+    def columns(self, trial: Trial) -> EligibilityColumns:
+        """Return the eligibility of all leaves in which allocations run. Only the ask's own leaf has victims."""
+        numbers = trial.snapshot.allocations.leaf_places()[0]
+        code, width = CODE[Rule.OTHER_QUEUE], len(trial.snapshot.ports)
+        found = EligibilityColumns.spared_by(code, len(numbers), width)
+        own, paths = trial.snapshot.queues[self.ask.leaf].number, trial.snapshot.leaf_paths
+        for place, number in enumerate(numbers):
+            if number == own:
+                found.put(place, self._open(trial))
+            elif number not in paths:
+                found.spared[place] = CODES.gone
+        return found
 
     def _open(self, trial: Trial) -> LeafEligibility:
         leaf, needed = self.ask.leaf, dict(self.ask.kind.node_demand)

@@ -37,7 +37,8 @@ from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
 from server.preemption.victim_order import order
 from server.snapshot import eligibility_filter
-from server.snapshot.eligibility_filter import PASSED, VictimNodes
+from server.snapshot.eligibility_filter import VictimNodes
+from server.snapshot.leaf_eligibility import PASSED
 from server.snapshot.waiting import WaitingAsk
 
 VictimSetKey = tuple[int, int, int, int, int, str]

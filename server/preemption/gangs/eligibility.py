@@ -13,6 +13,7 @@ from server.model.fit import Demand
 from server.model.quota import is_below
 from server.preemption.claims.eligibility import (
     CODE,
+    CODES,
     ClaimEligibility,
     QueueMargins,
     own_leaf,
@@ -21,7 +22,7 @@ from server.preemption.claims.eligibility import (
 from server.preemption.entitlement import Deciding, Openness, deciding
 from server.preemption.policy import Rule
 from server.preemption.trial import Trial
-from server.snapshot.eligibility_filter import LeafEligibility
+from server.snapshot.leaf_eligibility import EligibilityColumns, LeafEligibility
 from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 
@@ -66,6 +67,11 @@ class GangEligibility:
         self._needed = dict(self.whole.kind.node_demand)
         self._takes: dict[str, frozenset[int]] = {}
         self._margins: dict[str, QueueMargins] = {}
+
+    def columns(self, trial: Trial) -> EligibilityColumns:
+        """Return the eligibility of all leaves in which allocations run."""
+        numbers, width = trial.snapshot.allocations.leaf_places()[0], len(trial.snapshot.ports)
+        return EligibilityColumns.of(numbers, dict(self.by_leaf(trial)), width, CODES.gone)
 
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafEligibility]]:
         """Yield, for every leaf in which allocations run, the leaf's number and its eligibility."""

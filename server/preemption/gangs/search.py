@@ -28,7 +28,8 @@ from server.preemption.gangs.units import Rank, Units
 from server.preemption.policy import ProtectedCandidates
 from server.preemption.trial import Trial
 from server.snapshot import assignments, eligibility_filter, gangs
-from server.snapshot.eligibility_filter import PASSED, Rules
+from server.snapshot.eligibility_filter import Rules
+from server.snapshot.leaf_eligibility import PASSED
 from server.snapshot.waiting import ClassFacts, WaitingAsk, WaitingGang
 
 UNJUDGED: Final = -1
@@ -93,7 +94,7 @@ class GangSearch:
         self.filtered = eligibility_filter.filter_rows(
             snapshot.allocations,
             trial.standing,
-            dict(self.eligibility.by_leaf(trial)),
+            self.eligibility.columns(trial),
             Rules(CODES, needed, snapshot.firm_flags, barred),
         )
         rows = assignments.marked(spent) if budgets == "prefer" else ()

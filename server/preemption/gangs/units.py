@@ -17,7 +17,8 @@ from server.preemption.trial import Trial
 from server.preemption.victim_order import Comparator, order, tail
 from server.snapshot import assignments, gangs
 from server.snapshot.columns import GROUPED, OPTED_OUT
-from server.snapshot.eligibility_filter import PASSED, FilteredRows
+from server.snapshot.eligibility_filter import FilteredRows
+from server.snapshot.leaf_eligibility import PASSED
 
 Rank = tuple[int | str, ...]
 """The keys of the partition's order for gangs, then the allocation's own key. The smallest rank is evicted first (V2)."""

@@ -45,7 +45,7 @@ from server.snapshot.columns import (
     UNTOUCHABLE,
     VETOED,
 )
-from server.snapshot.eligibility_filter import UNLIMITED
+from server.snapshot.leaf_eligibility import UNLIMITED
 
 NAME: Final = TRIM.name
 BARRED: Final = RELEASING | REPLACED | REQUIRED_NODE | UNTOUCHABLE | VETOED
