@@ -214,3 +214,8 @@ class AllocationColumns:
             self.sorted["leaves"] = (tuple(numbers), places)
         found: tuple[tuple[int, ...], Array] = self.sorted["leaves"]
         return found
+
+    def leaves_among(self, places: Mask) -> list[int]:
+        """Return the numbers of the leaves that a mask over `leaf_places` marks."""
+        numbers = self.leaf_places()[0]
+        return [numbers[place] for place in np.flatnonzero(places).tolist()]

@@ -191,23 +191,41 @@ class Tallied(NamedTuple):
     keys: tuple[str, ...]
 
 
-def tallied(columns: AllocationColumns, filtered: FilteredRows, most_keys: int) -> list[Tallied]:
-    """Return, for each rule and leaf, how many rows the rule protected.
+def tallied(
+    columns: AllocationColumns,
+    filtered: FilteredRows,
+    most_keys: int,
+    among: Mask | None = None,
+) -> list[Tallied]:
+    """Return, for each rule and leaf, how many rows the rule protected. The result is sorted by rule, then by leaf.
 
     For each rule and leaf, also return the keys of the oldest of these rows, at most ``most_keys`` keys.
 
-    Rows without an allocation are not included.
+    Rows without an allocation are not included. If ``among`` is given, only the leaves that it marks are included.
     """
-    rows = np.flatnonzero(columns.alive & (filtered.codes != PASSED))
+    counts = columns.alive & (filtered.codes != PASSED)
+    if among is not None:
+        counts &= among.take(filtered.leaf)
+    rows = np.flatnonzero(counts)
     if not len(rows):
         return []
     both = filtered.codes[rows] * len(filtered.leaves) + filtered.leaf[rows]
-    order = np.argsort(both, kind="stable")
-    found = []
-    for value, start, count in zip(*counted(both[order]), strict=True):
+    since = columns.created_ms[rows]
+    order = np.lexsort((since, both))
+    rows, both, since = rows[order], both[order], since[order]
+    values, starts, sizes = counted(both)
+    # Rows of one group and age are sorted by key, which no array has.
+    alike = np.zeros(len(rows), dtype=np.int64)
+    alike[1:] = (both[1:] == both[:-1]) & (since[1:] == since[:-1])
+    ties = np.add.reduceat(alike, starts).tolist()
+    named, line, found = columns.keys, rows.tolist(), []
+    for value, start, size, tied in zip(values, starts, sizes, ties, strict=True):
         code, leaf = divmod(value, len(filtered.leaves))
-        keys = _oldest(columns, rows[order[start : start + count]], most_keys)
-        found.append(Tallied(code, filtered.leaves[leaf], count, keys))
+        if tied:
+            keys = _oldest(columns, rows[start : start + size], most_keys)
+        else:
+            keys = tuple([named[row] for row in line[start : start + min(size, most_keys)]])
+        found.append(Tallied(code, filtered.leaves[leaf], size, keys))
     return found
 
 

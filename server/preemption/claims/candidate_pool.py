@@ -26,7 +26,9 @@ from server.preemption.claims.eligibility import (
     Block,
     ClaimEligibility,
     InQueueEligibility,
+    SparedByLeaf,
     spared,
+    spared_again,
 )
 from server.preemption.claims.margins import of as margins_of
 from server.preemption.claims.victim_sets import Candidate
@@ -90,8 +92,9 @@ Least = tuple[tuple[int, int], ...]
 class CandidatePool:
     """The candidate pool for one class. ``seen`` is the length of `Trial.touched` when the pool was built.
 
-    ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that
-    leaves were filtered again after ``field`` was made. In this case some rows in ``field`` may be protected by now.
+    ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). If leaves were filtered again
+    after ``field`` was made, ``wide`` is the pool before that, and ``changed`` marks these leaves. In this case some rows in
+    ``field`` may be protected by now.
     """
 
     snapshot: Snapshot
@@ -103,7 +106,8 @@ class CandidatePool:
     filtered: FilteredRows
     field: VictimNodes
     seen: int
-    is_narrowed: bool = False
+    wide: "CandidatePool | None" = None
+    changed: Mask | None = None
 
     def serves(
         self, eligibility: EligibilityColumns, rules: Rules, least: Least, preferred: Mask | None
@@ -132,18 +136,25 @@ class CandidatePool:
             self.filtered, columns, trial.standing, eligibility, self.rules, other
         )
         known = self.snapshot, eligibility, self.rules, self.least, self.preferred, self.closed
-        return CandidatePool(*known, filtered, self.field, self.seen, is_narrowed=True)
+        return CandidatePool(*known, filtered, self.field, self.seen, self, other)
 
     @cached_property
     def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the protected candidates, by rule and leaf."""
-        return spared(self.snapshot, self.filtered)
+        return tuple(self._spared_by_leaf.values())
+
+    @cached_property
+    def _spared_by_leaf(self) -> SparedByLeaf:
+        if self.wide is None or self.changed is None:
+            return spared(self.snapshot, self.filtered)
+        known = self.wide._spared_by_leaf
+        return spared_again(self.snapshot, known, self.filtered, self.changed)
 
     @cached_property
     def passed(self) -> Mapping[str, int]:
         """Return, by leaf, how many allocations on nodes where the ask could run passed every rule."""
         rows, paths = self.field.passed, self.snapshot.leaf_paths
-        if self.is_narrowed:
+        if self.wide is not None:
             rows = rows[self.filtered.codes.take(rows) == PASSED]
         counts = enumerate(tally(self.filtered.leaf.take(rows)))
         return {paths[self.filtered.leaves[at]]: count for at, count in counts if count}

@@ -64,6 +64,8 @@ CODES: Final = Codes(
 )
 
 
+CHANGED_MOST: Final = 100
+"""The largest number of leaves whose protected candidates are told again without telling all others again."""
 QueueMargins = Sequence[tuple[QueueFacts, list[int]]]
 """The queues from a leaf up to the root. Each queue comes with the amounts that it can lose, by type."""
 
@@ -414,15 +416,40 @@ def own_leaf(
     )
 
 
-def spared(snapshot: Snapshot, filtered: FilteredRows) -> tuple[ProtectedCandidates, ...]:
+SparedByLeaf = Mapping[tuple[int, int], ProtectedCandidates]
+"""The candidates that rules protected, by the code of the rule and the number of the leaf, in the order of both."""
+
+
+def spared(snapshot: Snapshot, filtered: FilteredRows) -> SparedByLeaf:
     """Return the candidates that rules protected, by rule and leaf, without allocations that are ending anyway."""
+    return _told(snapshot, filtered, None)
+
+
+def spared_again(
+    snapshot: Snapshot, known: SparedByLeaf, filtered: FilteredRows, changed: Mask
+) -> SparedByLeaf:
+    """Return the result of `spared` for a filter whose result ``known`` has, except in the leaves that ``changed`` marks."""
+    leaves = snapshot.allocations.leaves_among(changed)
+    if len(leaves) > CHANGED_MOST:
+        return spared(snapshot, filtered)
+    found = dict(known)
+    for leaf in leaves:
+        for code in CODE.values():
+            found.pop((code, leaf), None)
+    found.update(_told(snapshot, filtered, changed))
+    return {key: found[key] for key in sorted(found)}
+
+
+def _told(snapshot: Snapshot, filtered: FilteredRows, among: Mask | None) -> SparedByLeaf:
     paths = snapshot.leaf_paths
-    found = eligibility_filter.tallied(snapshot.allocations, filtered, SPARED_KEYS_MAX)
-    return tuple(
-        ProtectedCandidates(RULES[one.code - 1], paths[one.leaf], one.rows, one.keys)
+    found = eligibility_filter.tallied(snapshot.allocations, filtered, SPARED_KEYS_MAX, among)
+    return {
+        (one.code, one.leaf): ProtectedCandidates(
+            RULES[one.code - 1], paths[one.leaf], one.rows, one.keys
+        )
         for one in found
         if one.code != CODES.gone and one.leaf in paths
-    )
+    }
 
 
 def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Block, ...]:

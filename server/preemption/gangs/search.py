@@ -166,7 +166,7 @@ class GangSearch:
 
     def spared(self) -> tuple[ProtectedCandidates, ...]:
         """Return the protected candidates, by rule and leaf."""
-        return spared(self.trial.snapshot, self.filtered)
+        return tuple(spared(self.trial.snapshot, self.filtered).values())
 
     def ranking(self, rows: Sequence[int]) -> Ranking:
         """Return the order of the candidates on the first RANKED_NODES_MAX nodes of these victims."""
