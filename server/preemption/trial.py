@@ -5,8 +5,9 @@ of the snapshot is copied when the first plan changes it. All changes are sums, 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from server.kernels import sums
@@ -21,8 +22,13 @@ from server.snapshot.snapshot import Snapshot
 from server.snapshot.tentative import Tentative
 from server.snapshot.waiting import ClassFacts, WaitingAsk
 
-FurtherClaims = Callable[[str], tuple[WaitingAsk, ...]]
-"""A function that returns the claims of a leaf that follow the claims read so far, or () if there are no more."""
+ClaimTurn = tuple[int, int, int, int]
+"""The sort key of a claim among the claims of its leaf (`WaitingAsk.turn`)."""
+FurtherClaims = Callable[[str], tuple[WaitingAsk, ...] | None]
+"""A function that returns the claims of a leaf that follow the claims read so far, or () if there are no more.
+
+The result is None if this tick may read no more of them.
+"""
 
 
 class Trial:
@@ -30,8 +36,10 @@ class Trial:
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches. A rollback empties this
     cache. ``further_claims`` reads the claims that the snapshot leaves out. ``further_claims`` is None if the snapshot has all
-    claims. ``steps`` is the cost of searches so far, in units of one placement. With ``brief``, refusals of claims leave out the
-    protected candidates, because no caller reads them.
+    claims. ``unread_claims`` has the leaves of which the snapshot has no claim, although ``further_claims`` may return some, each
+    with a sort key that no such claim comes before. ``is_cut`` is true once the order of claims has ended at a claim that this tick
+    may not read, so that the next tick continues with that claim. ``steps`` is the cost of searches so far, in units of one
+    placement. With ``brief``, refusals of claims leave out the protected candidates, because no caller reads them.
     """
 
     __slots__ = (
@@ -60,10 +68,12 @@ class Trial:
         "_weak_firm",
         "brief",
         "further_claims",
+        "is_cut",
         "kept",
         "snapshot",
         "steps",
         "touched",
+        "unread_claims",
     )
 
     def __init__(
@@ -71,8 +81,10 @@ class Trial:
         snapshot: Snapshot,
         shares: Proportion | None = None,
         further_claims: FurtherClaims | None = None,
+        unread_claims: Mapping[str, ClaimTurn] = MappingProxyType({}),
     ) -> None:
-        self.snapshot, self.further_claims = snapshot, further_claims
+        self.snapshot = snapshot
+        self.further_claims, self.unread_claims = further_claims, unread_claims
         self._shares = shares
         self._served = {one.key for one in snapshot.commitments if not one.weak}
         self._reserving = {one.key for one in snapshot.commitments if one.weak}
@@ -88,8 +100,7 @@ class Trial:
         self._reserved: Array | None = None
         self._disrupted: Counter[str] = Counter()
         self.touched: list[int] = []
-        self.steps = 0
-        self.brief = False
+        self.steps, self.brief, self.is_cut = 0, False, False
         self.kept: dict[Any, Any] = {}
         self._weak: dict[str, list[int]] = {}
         self._weak_firm: dict[str, list[int]] = {}

@@ -5,7 +5,7 @@ rows of changed queues are written again. A loss of these arrays changes no deci
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import is_not
 from typing import Final
 
@@ -39,6 +39,8 @@ class QueueTree:
     minimum_ms: Array
     disabled: Mask
     shifts: Mask
+    measures: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    """A cache of the queues at which the distance of a leaf from its guarantee is measured, by leaf (P4)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

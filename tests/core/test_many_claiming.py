@@ -174,6 +174,24 @@ def test_a_claim_behind_many_that_no_longer_may_claim_is_planned_before_those_of
     assert any(type(one) is Decided for one in decided)
 
 
+def test_claims_of_many_leaves_are_read_when_the_leaves_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The budget is for one claim. The leaf that is furthest below its guarantee is read, and not the others."""
+    core = full(2)
+    for at, leaf in enumerate(("c", "b", "a")):
+        ask(core, f"ask-{at}", leaf, AskSpec(resource({"vcore": 4_000})), NOW)
+    ticks(core, NOW, 1_000)
+    monkeypatch.setattr(claim_chunks, "_are_many", lambda _partition: True)
+    monkeypatch.setattr(claim_chunks, "READ_MOST", 0)
+    read = watched(monkeypatch)
+    core.tick(NOW + DELAY_MS, 1)
+    assert read == [1]
+    assert [*core.state.partitions["default"].decisions.pledges] == ["ask-0"]
+    ticks(core, NOW + DELAY_MS, 1)
+    assert [*core.state.partitions["default"].decisions.pledges] == ["ask-0", "ask-1"]
+
+
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets the number of claims in each snapshot."""
     read: list[int] = []
@@ -275,6 +293,7 @@ def test_a_round_tries_the_claims_of_a_look_over_several_ticks_in_the_same_order
     """The search itself takes no further tick here, so that the ticks of both stories have the same budgets."""
     every = story(seed, KINDS[kind])
     monkeypatch.setattr(claim_chunks, "FIRST_MOST", first)
+    monkeypatch.setattr(claim_chunks, "READ_MOST", 0 if first == 1 else 100)
     monkeypatch.setattr(claim_chunks, "_are_many", lambda _partition: True)
     assert unnumbered(story(seed, KINDS[kind])) == unnumbered(every)
 
@@ -290,6 +309,7 @@ def test_looks_of_several_ticks_decide_the_same_at_each_instant(
     monkeypatch.setattr(claim_chunks, "SEARCH_MOST", share)
     monkeypatch.setattr(claim_chunks, "SHARE_MOST", share)
     monkeypatch.setattr(claim_chunks, "FIRST_MOST", 1 + seed % 3)
+    monkeypatch.setattr(claim_chunks, "READ_MOST", 0 if seed % 2 else 100)
     several = story(seed, KINDS[kind], budget=1_000)
     assert without_reasons(several) == without_reasons(whole)
 
@@ -309,9 +329,9 @@ def test_rounds_of_the_stories_read_further_claims(monkeypatch: pytest.MonkeyPat
     read: list[int] = []
     further = Claims.further
 
-    def counted(claims: Claims, leaf: str) -> tuple[WaitingAsk, ...]:
+    def counted(claims: Claims, leaf: str) -> tuple[WaitingAsk, ...] | None:
         found = further(claims, leaf)
-        read.append(len(found))
+        read.append(len(found or ()))
         return found
 
     monkeypatch.setattr(Claims, "further", counted)

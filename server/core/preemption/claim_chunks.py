@@ -17,6 +17,7 @@ from typing import Final
 from server.core.preemption import due, due_claims, pacing
 from server.core.preemption.deficits import Shortage
 from server.preemption.claims import guarantee
+from server.preemption.trial import ClaimTurn
 from server.snapshot.waiting import WaitingAsk
 from server.state import pending, sharing, snapshotting
 from server.state.applications import Ask, Group
@@ -38,6 +39,13 @@ FIRST_MOST: Final = 1_000
 
 If more leaves than this have claims, one claim of each leaf is read.
 """
+READ_MOST: Final = 100
+"""The largest number of leaves of which claims are read before one is tried. Of more leaves, claims are read in turn."""
+LATE_MOST: Final = 5_000
+"""The largest number of claims found by a search that a tick checks after it began to try claims, for all leaves together.
+
+If a tick has used up these checks, the next tick continues with the claim that is next in the order.
+"""
 
 
 class Claims:
@@ -50,7 +58,7 @@ class Claims:
     """
 
     is_searching = False
-    """Whether the search may still find claims that come before the known claims in the order. If so, this tick plans no claims."""
+    """Whether claims may exist that come before the known claims in the order. If so, this tick plans no claims."""
 
     def __init__(
         self, partition: Partition, claiming: Sequence[Ask], budget: int, now: int
@@ -60,6 +68,8 @@ class Claims:
 
         In a search of several ticks, these are only the first claims of each leaf.
         """
+        self.unread: dict[str, ClaimTurn] = {}
+        """The leaves of which no claim was read yet, each with a sort key that no claim of the leaf comes before."""
         self._partition = partition
         self._most = min(budget + 2, CHUNK_MOST)
         self._size = 1
@@ -79,19 +89,20 @@ class Claims:
 
     def first(self) -> list[Ask]:
         """Return the first claims of each leaf."""
-        return [ask for leaf in self._leaves for ask in self._next(leaf)]
+        return [ask for leaf in self._leaves for ask in self._chunk(leaf)]
 
-    def further(self, leaf: str) -> tuple[WaitingAsk, ...]:
-        """Return the next claims of a leaf.
+    def further(self, leaf: str) -> tuple[WaitingAsk, ...] | None:
+        """Return the next claims of a leaf. Return None if the tick may check no more of the claims that a search found.
 
         The state still equals the snapshot at this time, because plans are written only later.
         """
-        return snapshotting.waiting(self._partition, self._next(leaf))
+        found = self._next(leaf)
+        return None if found is None else snapshotting.waiting(self._partition, found)
 
     def settle(self, *, cut: bool) -> bool:
         """Record which claims the tick tried.
 
-        ``cut`` is true if the budget ended before all claims were tried.
+        ``cut`` is true if the tick ended before all claims were tried.
 
         Return whether the next tick must examine groups again.
         """
@@ -106,7 +117,10 @@ class Claims:
         """
         self._size = max(1, min(self._most, FIRST_MOST // max(1, leaves)))
 
-    def _next(self, leaf: str) -> Sequence[Ask]:
+    def _next(self, leaf: str) -> Sequence[Ask] | None:
+        return self._chunk(leaf)
+
+    def _chunk(self, leaf: str) -> Sequence[Ask]:
         found = self._leaves.get(leaf, [])
         chunk = found[-self._size :]
         del found[-self._size :]
@@ -135,10 +149,11 @@ class ClaimsOfSearch(Claims):
         if not search.is_searching:
             leaves = {**search.untried, **search.found}
             self._share_out(len(leaves))
-            self._chunks = {leaf: self._read(leaf) for leaf in leaves}
+            self._read_first([*leaves])
         self.is_searching = search.is_searching or (not self._left and any(search.found.values()))
         if not self.is_searching:
             self.due = [ask for found in self._chunks.values() for ask in found]
+            self._left = LATE_MOST
 
     def first(self) -> list[Ask]:
         """Return the first claims of each leaf. While the search is in progress, there are no first claims."""
@@ -150,8 +165,10 @@ class ClaimsOfSearch(Claims):
         Return whether another search must begin, because the state has changed since this search began.
         """
         search, state = self._search, self._partition.round
-        untried: dict[str, list[Ask]] = {}
-        for leaf, asks in self._chunks.items() if cut or self.is_searching else ():
+        is_left = cut or self.is_searching
+        assert is_left or self.unread.keys() <= self._chunks.keys(), "all leaves had their turn"
+        untried: dict[str, list[Ask]] = {**search.untried}
+        for leaf, asks in self._chunks.items() if is_left else ():
             left = [ask for ask in asks if _mask(ask) not in state.masked]
             if len(left) < len(asks):
                 pacing.keep_waiting(self._partition, guarantee.NAME, self._now)
@@ -164,23 +181,42 @@ class ClaimsOfSearch(Claims):
             search.mark != _mark(self._partition) or _has_changed(self._partition, search)
         )
 
-    def _next(self, leaf: str) -> Sequence[Ask]:
+    def _next(self, leaf: str) -> Sequence[Ask] | None:
         """Return the next claims of a leaf.
 
-        The round calls this method when it tries the last claim that was read from the leaf.
+        Return None if no claim can be returned because the tick has used up its checks. The leaf may have more claims then.
 
-        This last claim stays among the untried claims, because the budget may be too small to try it.
+        The round calls this method when it tries the last claim that was read from the leaf, or when an unread leaf has its turn.
+
+        The last claim stays among the untried claims, because the budget may be too small to try it.
         """
-        self._left = len(self._search.found.get(leaf, ()))
-        last = self._chunks[leaf][-1:]
+        last = self._chunks.get(leaf, [])[-1:]
         chunk = self._read(leaf)
         self._chunks[leaf] = last + chunk
-        return chunk
+        return None if not chunk and self._search.found.get(leaf) else chunk
+
+    def _read_first(self, leaves: Sequence[str]) -> None:
+        """Read claims of the leaves. If there are many leaves, read only as many as show whether any ask may claim."""
+        for at, leaf in enumerate(leaves, start=1):
+            chunk = self._chunks[leaf] = self._read(leaf)
+            if chunk and self._left and len(leaves) > READ_MOST:
+                self.unread = {one: self._turn(one) for one in leaves[at:]}
+                return
+
+    def _turn(self, leaf: str) -> ClaimTurn:
+        """Return a sort key that no claim of a leaf comes before."""
+        search = self._search
+        turns = [pending.claims_in_turn(ask) for ask in search.untried.get(leaf, ())]
+        turns += [turn for turn, _ in search.found.get(leaf, ())[-1:]]
+        priority, cycle, *rest = min(turns)
+        since, arrival = rest
+        return priority, cycle - self._partition.round.cycles, since, arrival
 
     def _read(self, leaf: str) -> list[Ask]:
         """Return the untried claims of a leaf, and then claims from `search.found`, up to the size of a chunk.
 
-        At most SEARCH_MOST claims from `search.found` are checked again in one tick.
+        Before the first claim is tried, at most SEARCH_MOST claims from `search.found` are checked again in one tick, and after it at
+        most LATE_MOST. The untried claims of earlier ticks do not count: a leaf has at most a chunk of them, and one more.
         """
         search = self._search
         chunk = [ask for ask in search.untried.pop(leaf, ()) if self._may_claim(ask)]

@@ -216,7 +216,8 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
         return None
     begin(partition, asks, now, trims=trims)
     asks = asks._replace(claiming=claims.first())
-    trial = Trial(snapshotting.take(partition, now, due=asks), shortage.known, claims.further)
+    taken = snapshotting.take(partition, now, due=asks)
+    trial = Trial(taken, shortage.known, claims.further, claims.unread)
 
     def runs(trial: Trial, result: RoundResult) -> None:
         _shrink(partition, trial, now, result)
@@ -287,7 +288,8 @@ def _is_ready(partition: Partition, plan: Plan) -> bool:
 def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:
     """Plan the intents of each policy in order, each as if the plans before it were carried out already.
 
-    Planning stops when the budget is spent, and ``cut`` and ``more`` are then set in the result.
+    Planning stops when the budget is spent, or when the tick may read no more claims. ``cut`` and ``more`` are then set in the
+    result.
     """
     partition = side.partition
     account = Account(trial.snapshot, pacing.over_use(partition, trial))
@@ -301,13 +303,22 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
             if result.spent >= side.budget:
                 result.more = result.cut = True
                 return
-            refusal = _try(side, trial, intent, account, result)
-            if refusal is None:
-                continue
-            result.refused[refusal.rule] = result.refused.get(refusal.rule, 0) + 1
-            result.notes += _refused(partition, trial, intent, refusal, side.now)
-            if refusal.final:
+            if _is_final(side, trial, intent, _try(side, trial, intent, account, result), result):
                 break
+        if trial.is_cut:
+            result.more = result.cut = True
+            return
+
+
+def _is_final(
+    side: PlanningSide, trial: Trial, intent: Intent, refusal: Refusal | None, result: RoundResult
+) -> bool:
+    """Record the refusal of an intent, if it was refused. Return whether no later intent of the same policy can get a plan."""
+    if refusal is None:
+        return False
+    result.refused[refusal.rule] = result.refused.get(refusal.rule, 0) + 1
+    result.notes += _refused(side.partition, trial, intent, refusal, side.now)
+    return refusal.final
 
 
 def _shrink_and_trim(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool) -> None:

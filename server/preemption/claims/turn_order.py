@@ -3,12 +3,12 @@
 The order is updated after each plan.
 
 A plan changes the amounts that the queues of its asks and victims hold. Only leaves whose distance depends on these queues are
-measured again. Thus the cost of a plan does not grow with the number of other queues that have claims.
+measured again. Thus the cost of a plan does not grow with the number of other queues that have claims. If many leaves have claims,
+the claims of a leaf are read only when the leaf has its turn (`Trial.unread_claims`).
 """
 
 import heapq
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
 from typing import Final, NamedTuple
 
 from server.preemption.entitlement import measures
@@ -17,7 +17,13 @@ from server.snapshot.waiting import WaitingAsk, WaitingGang
 
 Claimant = WaitingAsk | WaitingGang
 """A single ask or a gang that claims. Single asks and gangs wait in one common order (P3)."""
-LAST: Final = Fraction(1 << 63)
+SCALE: Final = 124
+"""The number of binary places of a distance.
+
+Amounts stay below 2^62, so that two different quotients differ by more than 2^-124. Rounded down to so many places, quotients are
+therefore in the same order, and only equal quotients are equal.
+"""
+LAST: Final = 1 << (63 + SCALE)
 """The distance of a queue that is entitled to nothing.
 
 This number is larger than any other distance, because amounts stay below 2^62.
@@ -27,7 +33,7 @@ This number is larger than any other distance, because amounts stay below 2^62.
 class _Place(NamedTuple):
     """A leaf in the order: its distance from its entitlement, the sort key of its first claim (`turn`), and its path."""
 
-    distance: Fraction
+    distance: int
     turn: tuple[int, int, int, int]
     leaf: str
 
@@ -45,6 +51,10 @@ class Claimants:
         self._lines: dict[str, list[Claimant]] = {}
         for one in sorted(claimants, key=_turn, reverse=True):
             self._lines.setdefault(one.leaf, []).append(one)
+        self._unread = {**trial.unread_claims}
+        """The leaves of which no claim was read yet, each with a sort key that no claim of the leaf comes before."""
+        for leaf in self._unread:
+            self._lines.setdefault(leaf, [])
         self._ends: dict[str, str] = {}
         """The key of the last claim that was read from each leaf, by leaf.
 
@@ -52,7 +62,7 @@ class Claimants:
         """
         for leaf in self._lines if trial.further_claims else ():
             self._note_end(leaf)
-        self._measures = {leaf: tuple(measures(trial, leaf)) for leaf in self._lines}
+        self._measures = _measures(trial, self._lines)
         self._measured: dict[str, list[str]] = {}
         """The leaves whose distance depends on each queue, by queue."""
         for leaf, found in self._measures.items():
@@ -63,7 +73,7 @@ class Claimants:
         heapq.heapify(self._heap)
 
     def in_turn(self) -> Iterator[Claimant]:
-        """Yield each ask or gang once, in order.
+        """Yield each ask or gang once, in order. End at the first claim that this tick may not read (`Trial.is_cut`).
 
         Plans that the caller applies between two items change the order. Such plans must not be rolled back.
         """
@@ -73,10 +83,18 @@ class Claimants:
                 # This entry is outdated: the usage of its queue changed, and the heap has a newer
                 # entry.
                 continue
+            if self._unread.pop(place.leaf, None) is not None:
+                self._extend(place.leaf)
+                if self._trial.is_cut:
+                    return
+                self._stand(place.leaf)
+                continue
             claimant = self._lines[place.leaf].pop()
             if self._ends.get(place.leaf) == claimant.key:
                 self._extend(place.leaf)
             yield claimant
+            if self._trial.is_cut:
+                return
             for leaf in dict.fromkeys((place.leaf, *self._moved())):
                 self._stand(leaf)
 
@@ -85,9 +103,13 @@ class Claimants:
         self._ends[leaf] = next(singles, "")
 
     def _extend(self, leaf: str) -> None:
-        """Read the next claims of the leaf, in the order of the leaf, beginning after the last claim that was read."""
+        """Read the next claims of the leaf, in the order of the leaf, beginning after the last claim that was read.
+
+        If this tick may read no more claims, mark the Trial.
+        """
         assert self._trial.further_claims is not None, "only then is the last claim known"
         further = self._trial.further_claims(leaf)
+        self._trial.is_cut = further is None
         if further:
             self._lines[leaf] = sorted((*self._lines[leaf], *further), key=_turn, reverse=True)
             self._note_end(leaf)
@@ -110,7 +132,7 @@ class Claimants:
             yield from self._measured.get(path, ())
 
     def _stand(self, leaf: str) -> None:
-        if self._lines[leaf]:
+        if self._lines[leaf] or leaf in self._unread:
             self._places[leaf] = place = self._place(leaf)
             heapq.heappush(self._heap, place)
         else:
@@ -118,13 +140,28 @@ class Claimants:
 
     def _place(self, leaf: str) -> _Place:
         far = distance(self._trial, self._measures[leaf])
-        return _Place(far, self._lines[leaf][-1].turn, leaf)
+        line, turn = self._lines[leaf], self._unread.get(leaf)
+        if turn is None or (line and line[-1].turn < turn):
+            turn = line[-1].turn
+        return _Place(far, turn, leaf)
 
 
-def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
+def _measures(trial: Trial, leaves: Iterable[str]) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Return the measures of each leaf. By guarantees, they stay the same until the queues or their specifications change."""
+    snapshot = trial.snapshot
+    if snapshot.is_shared_out:
+        return {leaf: tuple(measures(trial, leaf)) for leaf in leaves}
+    known = snapshot.tables.of([*snapshot.queues.values()]).tree.measures
+    for leaf in leaves:
+        if leaf not in known:
+            known[leaf] = tuple(measures(trial, leaf))
+    return {leaf: known[leaf] for leaf in leaves}
+
+
+def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> int:
     """Return the distance of a leaf from its entitlement E (P4).
 
-    The distance is the largest quotient of usage and E over the types of ``measured``.
+    The distance is the largest quotient of usage and E over the types of ``measured``, in units of 2^-SCALE.
 
     ``measured`` has a queue and a type index for each type with E > 0 (see `entitlement.measures`). A leaf that is entitled to
     nothing comes last.
@@ -134,7 +171,7 @@ def distance(trial: Trial, measured: Iterable[tuple[str, int]]) -> Fraction:
         held, entitled = trial.held(path)[index], trial.entitled(path)[index]
         if largest is None or held * largest[1] > largest[0] * entitled:
             largest = held, entitled
-    return LAST if largest is None else Fraction(*largest)
+    return LAST if largest is None else (largest[0] << SCALE) // largest[1]
 
 
 def _turn(one: Claimant) -> tuple[int, int, int, int]:
