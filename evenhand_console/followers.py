@@ -51,6 +51,11 @@ class Newest:
         with self._lock:
             return self._position, self._term
 
+    def is_past(self, term: str) -> bool:
+        """Return whether a term has ended: an answer of a later term has been noted."""
+        with self._lock:
+            return term != self._term and term in self._earlier
+
     def metadata(self) -> Metadata:
         """Return the metadata of a call that must not be answered from an older state."""
         position, term = self.state()

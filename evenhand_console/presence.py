@@ -14,31 +14,43 @@ from evenhand_cli.connect import Core, Metadata
 from evenhand_cli.faults import Fault
 from evenhand_cli.staleness import Pictures
 from evenhand_console.at_once import begin
+from evenhand_console.followers import Newest
 from evenhand_console.recent import Recent
 
 KEEP_S: Final = 5.0
 """The seconds for which an answer is kept. A core needs equally long to report a manager as away."""
 WAIT_S: Final = 0.1
 """The seconds for which a view waits for the first answer."""
+ANSWER_S: Final = KEEP_S
+"""The longest time in seconds to wait for an answer. Each question that waits takes one of the console's few threads for calls."""
 KEPT_MAX: Final = 100
 """The largest number of identities for which answers are kept."""
 
 Lines = tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The lines about managers, and the term of the core that gave them."""
+
+    lines: Lines = ()
+    term: str = ""
+
+
 @dataclass(slots=True)
 class _Kept:
-    lines: Lines = ()
+    answer: _Answer = _Answer()
     asked_s: float | None = None
-    running: "Future[Lines] | None" = None
+    running: "Future[_Answer] | None" = None
 
 
 class Presence:
     """The kept answers, by identity."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Begin without kept answers. ``clock`` returns seconds that never decrease."""
+    def __init__(self, clock: Callable[[], float], newest: Newest) -> None:
+        """Begin without kept answers. ``clock`` returns seconds that never decrease. ``newest`` knows the terms that have ended."""
         self._clock = clock
+        self._newest = newest
         self._lock = threading.Lock()
         self._kept: Recent[Metadata, _Kept] = Recent(KEPT_MAX, _Kept)
 
@@ -57,21 +69,28 @@ class Presence:
         running = known.running
         if running is not None and running in wait([running], wait_s).done:
             with self._lock:
-                known.lines = running.result()
-                known.running = None if known.running is running else known.running
-        return known.lines
+                if known.running is running:
+                    known.running = None
+                    known.answer = _Answer() if running.exception() else running.result()
+        answer = known.answer
+        return () if self._newest.is_past(answer.term) else answer.lines
 
 
-def _asked(core: Core) -> Lines:
+def _asked(core: Core) -> _Answer:
     """Return the lines about managers that the core answers.
 
-    If the core does not answer, return no lines, because views report such a failure.
+    Return no lines if the core does not answer, because views report such a failure, or if it does not decide: then its managers
+    are connected to another core.
     """
     lines: list[str] = []
-    asked = replace(core, pictures=Pictures(lines.append, names_follower=False))
+    pictures = Pictures(lines.append, names_follower=False)
+    asked = replace(core, pictures=pictures, timeout_s=min(core.timeout_s, ANSWER_S))
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     try:
         asked.ask(stub.ListPartitions, inspect_pb2.ListPartitionsRequest())
     except Fault:
-        return ()
-    return tuple(lines)
+        return _Answer()
+    latest = pictures.latest
+    if latest is None or latest.follows:
+        return _Answer()
+    return _Answer(tuple(lines), latest.term)

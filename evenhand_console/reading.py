@@ -65,6 +65,10 @@ class Found(Generic[Read]):
     """A sentence that names the follower at which the view was read, or "" if it was read at the core that decides."""
 
 
+class DeposedFault(Fault):
+    """The fault for an answer of a core that no longer decides but does not know that yet, such as one that was paused."""
+
+
 class LogInFault(Fault):
     """The fault for a visitor without a token, if the console does not share its own identity."""
 
@@ -76,13 +80,20 @@ class Source:
         """Make a source. With ``shares_identity``, visitors without a token read with the console's token or certificate."""
         self._connection = connection
         self._shares_identity = shares_identity
-        self._presence = Presence(connection.clock)
+        self._presence = Presence(connection.clock, connection.newest)
 
     def read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
         """Return the result of a view's reads with a token, at a follower if one follows closely.
 
-        Without a token, read with the console's identity if it is shared. Raises Fault if the core does not answer or refuses.
+        Without a token, read with the console's identity if it is shared. If a core answers that no longer decides, look once more
+        for the one that does. Raises Fault if the core does not answer or refuses.
         """
+        try:
+            return self._read(token, view)
+        except DeposedFault:
+            return self._read(token, view)
+
+    def _read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
         with self._leased(token) as leased:
             if leased.core.one_of_several and leased.reader is None:
                 self._connection.renew(leased, token)
@@ -152,6 +163,14 @@ class Source:
                 "No core decides, and the one that answers has an older state than this console has shown",
                 where=f"core {leased.core.address}",
                 advice="Pages are shown again when a core decides, or has the newer state.",
+            )
+        is_past = latest is not None and self._connection.newest.is_past(latest.term)
+        if leased.core.one_of_several and is_past:
+            self._connection.retire(leased)
+            raise DeposedFault(
+                "The core that answered no longer decides",
+                where=f"core {leased.core.address}",
+                advice="Pages are shown again when the core that decides answers.",
             )
         notices += [
             f"The cores {name} cannot be reached. They are missing on this page."

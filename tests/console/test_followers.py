@@ -2,6 +2,7 @@
 
 import queue
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from evenhand_cli.connect import MIN_POSITION, Core, connected_core
 from evenhand_cli.contexts import Context
 from evenhand_cli.faults import Fault
 from evenhand_cli.follower_choice import BEHIND_MAX, SILENT_MS_MAX, is_close, is_follower
-from evenhand_console import followers
+from evenhand_console import followers, presence
 from evenhand_console.connection import RENEW_S, Connection
 from evenhand_console.followers import FollowerChannel, Newest
 from evenhand_console.presence import KEEP_S
@@ -27,6 +28,7 @@ from tests.cli.processes import until
 
 NOW = 1_000_000
 LEADER = "core-a:50051"
+PATIENCE_S = 60.0
 
 
 def picture(position: int, term: str = "t", **given: Any) -> inspect_pb2.Picture:
@@ -399,6 +401,79 @@ def test_managers_that_are_away_are_known_to_the_deciding_core() -> None:
         cores.now[0] = KEEP_S
         until(lambda: not cores.read()[2])
         assert len(cores.leader.requests) == asked + 1
+
+
+def test_a_failure_of_the_question_for_managers_fails_no_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+
+    def fails(core: Core) -> presence._Answer:
+        asked.append(core.timeout_s)
+        raise ValueError("a defect")
+
+    with pair(partitions("follower", followed(10))) as cores:
+        monkeypatch.setattr(presence, "_asked", fails)
+        assert cores.read()[0] == "follower"
+        until(lambda: bool(asked))
+        assert cores.read()[0] == "follower"
+        monkeypatch.undo()
+        away = [inspect_pb2.AbsentManager(rm_id="shim", since_ms=NOW - 10_000)]
+        cores.leader.answers["ListPartitions"] = partitions("leader", picture(9, away=away))
+        cores.now[0] = KEEP_S
+        until(lambda: any("is away" in one for one in cores.read()[2]))
+
+
+def test_the_question_for_managers_occupies_a_thread_for_a_short_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(presence, "ANSWER_S", 0.1)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        connected_core(
+            Context(core=f"127.0.0.1:{silent.getsockname()[1]}"), "", PATIENCE_S
+        ) as core,
+    ):
+        begun = time.monotonic()
+        assert presence._asked(core).lines == ()
+        assert time.monotonic() - begun < PATIENCE_S / 2
+
+
+def test_a_core_that_no_longer_decides_says_nothing_about_managers() -> None:
+    away = [inspect_pb2.AbsentManager(rm_id="shim", since_ms=NOW - 10_000)]
+    deposed = partitions("leader", picture(9, "t", away=away))
+    with pair(partitions("follower", followed(10)), deposed) as cores:
+        until(lambda: bool(cores.read()[2]))
+        following = picture(11, "u", follows="core-c:50051", heard_ms=NOW)
+        cores.follower.answers["ListPartitions"] = partitions("follower", following)
+        assert cores.read()[2] == ()
+        cores.now[0] = KEEP_S
+        asked = len(cores.leader.requests)
+        until(lambda: cores.read()[2] == () and len(cores.leader.requests) > asked)
+    follows = partitions("leader", picture(9, "t", away=away, follows="core-c:50051"))
+    with (
+        running(FakeCore(ListPartitions=follows)) as core,
+        connected_core(Context(core=core.address), "", PATIENCE_S) as connected,
+    ):
+        assert presence._asked(connected).lines == ()
+
+
+def test_a_core_that_was_deposed_while_it_was_paused_is_not_shown() -> None:
+    """Its answer names a term that has ended. The core does not know that yet, and says that it decides."""
+    first, second = partitions("first", picture(90)), partitions("second", picture(100, "u"))
+    deposed = partitions("deposed", picture(95))
+    with pair(refused(grpc.StatusCode.UNAVAILABLE), first) as cores:
+        assert cores.read()[0] == "first"
+        until(lambda: len(cores.leader.requests) > 1)  # The managers were asked for, too.
+        cores.leader.answers["ListPartitions"] = Turns(second, deposed, second)
+        assert cores.read()[0] == "second"
+        assert cores.source.read("", _name).value == "second"
+        assert len(cores.opened) > 1, "the console looked again for the core that decides"
+        cores.leader.answers["ListPartitions"] = deposed
+        with pytest.raises(Fault, match="no longer decides"):
+            cores.source.read("", _name)
+        with pytest.raises(Fault, match="no longer decides"):
+            cores.source.ask("", _name)
 
 
 def test_events_come_from_the_core_that_is_read() -> None:
