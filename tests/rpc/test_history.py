@@ -125,6 +125,35 @@ def test_the_kinds_after_a_number_are_those_of_the_records(told: list[list[Decis
         assert held.kinds_after(number) == sorted(later)
 
 
+@given(
+    st.lists(st.lists(st.sampled_from([*SOME, *NOTES]), max_size=3 * KEPT), max_size=4),
+    st.frozensets(st.sampled_from(KINDS)),
+    st.integers(1, 2 * KEPT),
+)
+def test_entries_of_kinds_are_those_whose_records_have_the_kinds(
+    told: list[list[Decision]], kinds: frozenset[str], most: int
+) -> None:
+    held = History()
+    for found in told:
+        held.decided(Decisions(found), NOW)
+    for number in range(held.last + 2):
+        later = [one for one in held.after(number) if record(one.decision).kind in kinds]
+        assert held.of_kinds_after(number, kinds, most) == later[:most]
+
+
+@pytest.mark.usefixtures("short")
+def test_entries_of_absent_kinds_are_found_without_reading_the_others() -> None:
+    held = History()
+    held.decided(Decisions([NOTES[0]]), NOW)
+    held.decided(Decisions([NodeAccepted("rm", "n")] * KEPT), NOW)
+    held._entries = counted = _Counted(held._entries)
+    counted.read = 0
+    for kinds in ({"queue", "placed"}, {"decision"}, set[str]()):
+        assert held.of_kinds_after(0, kinds, KEPT) == []
+    assert held.of_kinds_after(KEPT + 1, {"node"}, KEPT) == []
+    assert counted.read == 0
+
+
 def test_every_decision_has_a_kind_without_its_record() -> None:
     assert set(event_buffer._KINDS) | {Noted} == set(event_buffer._RECORDS)
     assert set(event_buffer._KINDS.values()) <= set(KINDS)

@@ -5,7 +5,6 @@ A slow client misses some pictures, but never the latest picture.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from itertools import islice
 from typing import Final
 
 from evenhand.v1 import watch_pb2 as pb
@@ -19,7 +18,7 @@ from server.rpc.evenhand.reader import Reader
 from server.rpc.evenhand.redaction import sees_all
 from server.rpc.evenhand.tenant_events import TenantEvents
 from server.rpc.evenhand.watchers import Watchers
-from server.rpc.event_buffer import KINDS, Entry, History, kind_of, record
+from server.rpc.event_buffer import KINDS, Entry, History, record
 from server.rpc.limits import (
     KINDS_INTERVAL_S,
     RESPONSE_OBJECTS_MAX,
@@ -112,12 +111,14 @@ class WatchService:
         while True:
             seen = await self._watchers.change(seen)
             missed = max(self._history.first - number - 1, 0) if number else 0
-            while entries := list(islice(self._history.after(number), RESPONSE_OBJECTS_MAX)):
-                number = entries[-1].number
-                events = [self._event(one) for one in entries if kind_of(one.decision) in wanted]
-                if events or missed:
-                    yield pb.WatchEventsResponse(events=events, missed=missed)
+            entries = self._history.of_kinds_after(number, wanted, RESPONSE_OBJECTS_MAX)
+            while entries or missed:
+                number = entries[-1].number if entries else self._history.last
+                events = [self._event(one) for one in entries]
+                yield pb.WatchEventsResponse(events=events, missed=missed)
                 missed = 0
+                entries = self._history.of_kinds_after(number, wanted, RESPONSE_OBJECTS_MAX)
+            number = self._history.last
             if request.held_only:
                 return
 
