@@ -6,6 +6,7 @@ import pytest
 
 from server.core.core import Core
 from server.core.queries import inspect
+from server.core.queries.queue_reports import share_ppm
 from tests.effort import cases
 from tests.inspect.overdrafts import overdrafts
 from tests.simulation.worlds import World, make_world
@@ -79,6 +80,9 @@ def test_the_books_hold(seed: int) -> None:
         for one in whole:
             whole += one.children
             assert inspect.queue_tree(core, name, one.path) == one
+            queue = partition.queues[one.path]
+            assert one.share_ppm == share_ppm(partition, queue)
+            assert one.pending_asks == queue.waiting().total()
         inspect.nodes(core, name)
         inspect.allocations(core, name, asks=True)
     findings = inspect.doctor(core, now)

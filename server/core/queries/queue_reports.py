@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 from server.core.preemption.deficits import Shortage
 from server.model.fit import SHARE_ONE, SHARE_UNBOUNDED, Amounts, share
@@ -12,61 +14,102 @@ from server.state import quota_timers, reranking, sharing
 from server.state.equivalence import AskClass
 from server.state.partition import Partition
 from server.state.queues import Queue
-from server.state.types import NO_LIMIT
+from server.state.types import NO_LIMIT, replaced
 
 UNBOUNDED_PPM = -1
 """The number that is reported as the share of a queue if the queue uses a type of which it is entitled to no amount."""
+_EFFECTIVE_KEPT = 64
+"""The number of different properties of queues whose texts are kept."""
 
 
 def queue_report(partition: Partition, queue: Queue | None = None) -> QueueReport:
     """Return the report of a queue, by default of the root. The report contains those of all queues below the queue."""
     top = queue or partition.root
-    above: Amounts | None = None
+    above = _Above(list(partition.capacity), [NO_LIMIT] * len(partition.types), {})
     for one in reversed(list(top.path_up())[1:]):
-        above = _path_headroom(partition, one, above)
+        above = _below(partition, one, above)
     return _queue_report(partition, top, above, share_reports(partition))
 
 
+class _Above(NamedTuple):
+    """What a queue inherits from its ancestors, by type: the divisors of a share without a guarantee, and the headroom that they leave."""
+
+    measure: Amounts
+    left: Amounts
+    shown: dict[str, int]
+    """The headroom by type name, as reports have it."""
+
+
+def _below(partition: Partition, queue: Queue, above: _Above) -> _Above:
+    """Return what the children of a queue inherit. Most queues have no limit, and pass on what they inherit themselves."""
+    most, limiter = queue.spec.max, queue.limiter
+    if not most and limiter is None:
+        return above
+    measure = replaced(above.measure, most, partition.types.index)
+    if limiter is None:
+        return above._replace(measure=measure)
+    left = list(map(min, above.left, limiter.headroom))
+    return _Above(measure, left, headroom(partition, left))
+
+
 def _queue_report(
-    partition: Partition, queue: Queue, above: Amounts | None, shares: Mapping[str, ShareReport]
+    partition: Partition, queue: Queue, above: _Above, shares: Mapping[str, ShareReport]
 ) -> QueueReport:
-    """Return the report of one queue with all queues below it. ``above`` is the headroom that the ancestors of the queue leave."""
-    named = partition.types.named
-    left = _path_headroom(partition, queue, above)
+    """Return the report of one queue with all queues below it.
+
+    An open page of the console reads all queues after each decision. Therefore values that many queues share are computed once, and
+    nothing is computed for amounts that are mostly empty.
+    """
+    named, spec = partition.types.named, queue.spec
+    inherited = _below(partition, queue, above)
     children = tuple(
-        _queue_report(partition, queue.children[name], left, shares)
-        for name in sorted(queue.children)
+        [
+            _queue_report(partition, queue.children[name], inherited, shares)
+            for name in sorted(queue.children)
+        ]
     )
-    own, waiting = queue.applications.values(), queue.waiting()
+    waiting = queue.waiting() if queue.pending or queue.parent is None else None
+    exceeded = quota_timers.over(partition, queue) if spec.max else ()
+    own = queue.applications.values()
+    allocations = applications_waiting = 0
+    for application in own:
+        allocations += len(application.allocations)
+        applications_waiting += bool(application.asks)
     return QueueReport(
         path=queue.path,
         leaf=queue.leaf,
         managed=queue.managed,
         state=queue.state.value,
-        guaranteed=dict(queue.spec.guaranteed),
-        max=dict(queue.spec.max or ()),
+        guaranteed=dict(spec.guaranteed),
+        max=dict(spec.max or ()),
         usage=named(queue.usage),
-        promised=named(queue.promised),
-        pending=named(pending_of(partition, waiting)),
-        releasing=named(queue.releasing),
-        headroom=headroom(partition, left),
-        weight=queue.spec.weight,
-        max_applications=queue.spec.max_applications,
-        applications=len(own) + sum(one.applications for one in children),
-        pending_asks=waiting.total(),
-        allocations=sum(len(one.allocations) for one in own)
-        + sum(one.allocations for one in children),
-        share_ppm=share_ppm(partition, queue),
+        promised=named(queue.promised) if any(queue.promised) else {},
+        pending=named(pending_of(partition, waiting)) if waiting else {},
+        releasing=named(queue.releasing) if any(queue.releasing) else {},
+        headroom=inherited.shown.copy(),
+        weight=spec.weight,
+        max_applications=spec.max_applications,
+        applications=len(own) + sum([one.applications for one in children]),
+        pending_asks=waiting.total() if waiting else 0,
+        allocations=allocations + sum([one.allocations for one in children]),
+        share_ppm=_in_millionths(queue, _measure(partition, queue, inherited)),
         properties=properties(queue),
-        preemption_delay_ms=queue.spec.properties.preemption_delay_ms,
+        preemption_delay_ms=spec.properties.preemption_delay_ms,
         children=children,
-        over_max=over_max(partition, queue),
+        over_max=over_max(partition, queue) if exceeded else {},
         quota_due_ms=partition.quota_due.get(queue.path, 0),
-        not_enforced=quota_timers.why_not(partition, queue) or "",
-        applications_waiting=sum(bool(one.asks) for one in own)
-        + sum(one.applications_waiting for one in children),
+        not_enforced=(quota_timers.why_not(partition, queue) or "") if exceeded else "",
+        applications_waiting=applications_waiting
+        + sum([one.applications_waiting for one in children]),
         proportional=shares.get(queue.path),
     )
+
+
+def _measure(partition: Partition, queue: Queue, inherited: _Above) -> Amounts:
+    """Return the divisors of the share of a queue, as `_basis` does."""
+    if partition.shared_for is not None:
+        return queue.basis
+    return replaced(inherited.measure, queue.spec.guaranteed, partition.types.index)
 
 
 def share_reports(partition: Partition) -> dict[str, ShareReport]:
@@ -104,14 +147,6 @@ def over_max(partition: Partition, queue: Queue) -> dict[str, int]:
     }
 
 
-def _path_headroom(partition: Partition, queue: Queue, above: Amounts | None) -> Amounts:
-    """Return, for each type, the smallest headroom of this queue and its ancestors."""
-    left = above or [NO_LIMIT] * len(partition.types)
-    if queue.limiter is None:
-        return left
-    return [min(one, other) for one, other in zip(left, queue.limiter.headroom, strict=True)]
-
-
 def headroom(partition: Partition, amounts: Amounts) -> dict[str, int]:
     """Return the headroom by type name, from amounts by type index.
 
@@ -143,7 +178,11 @@ def share_ppm(partition: Partition, queue: Queue) -> int:
 
     Return UNBOUNDED_PPM if the queue uses a type of which it is entitled to no amount.
     """
-    found = share(queue.usage, _basis(partition, queue))
+    return _in_millionths(queue, _basis(partition, queue))
+
+
+def _in_millionths(queue: Queue, basis: Amounts) -> int:
+    found = share(queue.usage, basis)
     return (
         UNBOUNDED_PPM
         if found >= SHARE_UNBOUNDED
@@ -180,10 +219,13 @@ def properties(queue: Queue) -> dict[str, str]:
     Properties that the core does not know are included as the configuration has them.
     """
     effective = _effective(queue.spec.properties)
-    return dict(sorted({**queue.spec.raw_properties, **effective}.items()))
+    raw = queue.spec.raw_properties
+    return dict(sorted({**raw, **effective}.items())) if raw else dict(effective)
 
 
-def _effective(own: QueueProperties) -> dict[str, str]:
+@lru_cache(_EFFECTIVE_KEPT)
+def _effective(own: QueueProperties) -> Mapping[str, str]:
+    """Return the properties that the core knows, by name. Most queues of a cluster have the same ones."""
     found = {
         "application.sort.policy": own.sort_policy.value,
         "application.sort.priority": "enabled" if own.priority_sort else "disabled",
@@ -196,7 +238,7 @@ def _effective(own: QueueProperties) -> dict[str, str]:
         found["preemption.minruntime"] = duration_text(own.preemption_minruntime_ms)
     if own.quota_delay_ms:
         found[QUOTA_DELAY] = duration_text(own.quota_delay_ms)
-    return found
+    return dict(sorted(found.items()))
 
 
 def duration_text(milliseconds: int) -> str:

@@ -4,7 +4,7 @@ An empty map is passed as None, because protobuf needs three times as long to co
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from evenhand.v1 import inspect_pb2 as pb
@@ -56,8 +56,18 @@ def reasons(counts: Mapping[str, int]) -> list[pb.ReasonCount]:
 
 def queue(report: QueueReport, waiting: Reasons, limits: Limits) -> pb.Queue:
     """Return the message of a queue with all queues below it."""
+    return _queue(pb.Queue, report, waiting, limits)
+
+
+def _queue(
+    make: Callable[..., pb.Queue], report: QueueReport, waiting: Reasons, limits: Limits
+) -> pb.Queue:
+    """Return the message of a queue, made by ``make``.
+
+    The messages of the queues below it are made inside it, because a message that is put into another one is copied.
+    """
     properties = dict(report.properties)
-    return pb.Queue(
+    made = make(
         name=report.path.rpartition(".")[2],
         path=report.path,
         state=_QUEUE_STATES.get(report.state.lower(), pb.QUEUE_STATE_UNSPECIFIED),
@@ -83,16 +93,18 @@ def queue(report: QueueReport, waiting: Reasons, limits: Limits) -> pb.Queue:
         applications_waiting=report.applications_waiting,
         allocations=report.allocations,
         asks_waiting=report.pending_asks,
-        waiting_reasons=reasons(waiting.get(report.path, {})),
-        limits=map(_limit, limits.get(report.path, ())),
-        properties=properties,
+        waiting_reasons=reasons(waiting[report.path]) if report.path in waiting else None,
+        limits=map(_limit, limits[report.path]) if report.path in limits else None,
+        properties=properties or None,
         releasing=report.releasing or None,
         quota_due_ms=report.quota_due_ms,
         over_max=report.over_max or None,
         not_enforced=report.not_enforced,
         proportional_share=_share(report.proportional),
-        children=[queue(child, waiting, limits) for child in report.children],
     )
+    for child in report.children:
+        _queue(made.children.add, child, waiting, limits)
+    return made
 
 
 def _limit(report: UserLimitReport) -> pb.UserLimit:
