@@ -254,7 +254,7 @@ async def _start(
     meters = _meters(core, sessions, secrets, writers, clock).add(gauges(replica, feed, clock))
     traces, (garbage, trimming) = _traces(stack), _sweepers(stack, reads := _reads())
     observers: list[Observer] = [meters, logs.NoteLog(names_now(core)), garbage, trimming, first]
-    observers += (one for one in (traces, keeper) if one is not None)
+    observers += (one for one in (traces, keeper, _observing(reads)) if one is not None)
     setting = Setting(
         secrets.identities,
         about,
@@ -588,6 +588,11 @@ def _reads() -> Reads:
         return Copies(time.perf_counter, time.thread_time)
     _log.warning("reads-in-place", message="each read delays placements")
     return InPlace()
+
+
+def _observing(reads: Reads) -> Observer | None:
+    """Return the copies as an observer of the pump: they are made when the pump has become idle. Return None without copies."""
+    return reads if isinstance(reads, Copies) else None
 
 
 def _sweepers(stack: AsyncExitStack, reads: Reads) -> tuple[Garbage, Trimming]:

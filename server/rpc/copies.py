@@ -14,6 +14,7 @@ import pickle
 import resource
 import signal
 import struct
+import time
 import traceback
 import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -27,31 +28,29 @@ from typing import Final, NoReturn
 import grpc
 import structlog
 
+from server.model.decisions import Decisions
 from server.rpc.errors import CallError, draining, too_many, unexpected
+from server.rpc.fork_pace import ForkPace
 from server.rpc.limits import COPIES_MAX, COPY_CPU_S_MAX, COPY_S_MAX, READS_WAITING_MAX
 from server.rpc.reads import Question, Read
 from server.rpc.slices import give_way
 
 _log = structlog.get_logger(__name__)
 
-_HEADER: Final = struct.Struct("!IBI")
-"""The header of an answer in the pipe: the number of its question, the kind of outcome, and the number of bytes that follow."""
-_REST: Final = 20
-"""The pause after a fork, in multiples of the fork's processor time. Forks thus take at most 5 % of the time in the long run."""
-_BURST: Final = 3
-"""The number of forks that may follow each other after a quiet time.
-
-Each fork adds its pause to the pauses that are not over yet. A fork waits while their sum is longer than `_BURST` - 1 pauses.
-"""
+_HEADER: Final = struct.Struct("!IBdI")
+"""The header of an answer in the pipe: the number of its question, the kind of outcome, the seconds of processor time that the answer
+took, and the number of bytes that follow."""
 _GATHER_S: Final = 0.001
-"""The seconds without a further question after which the waiting questions get a copy. A client often asks several at a time."""
+"""The time in seconds without a further question after which a copy is made, because a client asks several at the same time."""
 _GATHER_S_MAX: Final = 0.005
-"""The most seconds for which a question waits for further questions, if a copy may be made for it."""
-_QUICK_S: Final = 0.05
-"""The seconds that the questions of a copy may take together, if the copy gets more than its share of the waiting questions.
+"""The longest time in seconds for which a question waits for others."""
+_IDLE_S_MAX: Final = 0.05
+"""The longest time in seconds for which a copy waits until a core that makes many decisions is idle for a moment."""
+_QUICK_S: Final = 0.15
+"""The processor time in seconds that the questions of a copy may take, by the latest answer of each method, for a copy to take more.
 
-Each question counts with the time of the latest answer to a call of the same method. If the pause after the latest fork is
-longer than this limit, the pause is the limit, because a question that waits for another copy may have to wait for this pause.
+Each further copy takes processor time itself: with 50,000 pods 6 ms of the core to make it, and 10 ms of its own. If the pause of
+the latest fork was longer, questions may take as long as that pause: in another copy they would begin after it.
 """
 _PRIORITY: Final = 10
 """The amount by which the nice value of a copy is higher than that of its parent."""
@@ -116,10 +115,12 @@ class _Copy:
 class Copies:
     """The copies of this process, and the questions that they answer or that wait for a copy.
 
-    All methods are called in the event loop. A question waits until no further question has arrived for `_GATHER_S`, but not
-    longer than `_GATHER_S_MAX`. After that, the waiting questions are divided among the copies that may be made. A copy answers
-    its share, and further questions if they are quick (`_QUICK_S`). Questions wait longer if the number of copies or the pauses
-    of forks allow no copy now. Equal questions that wait are answered once.
+    If a copy can be made now, it answers a question at once, together with those that arrive within `_GATHER_S` of each other. Questions
+    that arrive while no copy can be made are answered by the next copies. Equal questions are answered once. The waiting
+    questions are divided among the copies that may be made, and a copy also takes further ones that are quick.
+
+    The pool observes the pump. While the core makes many decisions, a copy is made when the pump has just become idle, so that few
+    asks wait for the fork.
     """
 
     apart = True
@@ -134,12 +135,9 @@ class Copies:
         """
         self._seconds = seconds
         self._cpu_seconds = cpu_seconds or seconds
-        self._rested_at = 0.0
-        """The instant at which the pauses of all forks have passed."""
-        self._pause = 0.0
-        """The pause in seconds after the latest fork."""
-        self._not_before = 0.0
-        """The instant before which no copy is made."""
+        self._pace = ForkPace(seconds)
+        self._awaits_idle = False
+        """Whether the timer is for a copy that waits until the core is idle."""
         self._timer: asyncio.TimerHandle | None = None
         self._gather_until: float | None = None
         """The latest instant at which questions stop waiting for further questions.
@@ -148,7 +146,7 @@ class Copies:
         """
         self._waiting: dict[Question, _Waiting] = {}
         self._took: dict[str, float] = {}
-        """The seconds that the latest answer of each method took.
+        """The seconds of processor time that the latest answer of each method took.
 
         If a copy ended before its answer, the value is the time until the copy ended, or the earlier value if that is larger.
         """
@@ -185,6 +183,20 @@ class Copies:
         """Resume making copies. If a question waits and the limits allow a copy, make a copy at once."""
         self._held = False
         self._make()
+
+    def decided(self, decisions: Decisions, now: int) -> None:
+        """Do nothing."""
+
+    def sliced(self, events: int, _seconds: float, _now: int) -> None:
+        """Count a slice of the pump that had events."""
+        if events:
+            self._pace.sliced()
+
+    def idle(self) -> None:
+        """Make the copy that waits until the core is idle."""
+        if self._awaits_idle and self._timer is not None:
+            self._timer.cancel()
+            self._waited()
 
     def close(self) -> None:
         """End all copies. Waiting callers get the error that the server stops."""
@@ -230,15 +242,23 @@ class Copies:
             if not copy.wanted:
                 copy.end()
 
-    def _make(self) -> None:
-        """Make copies for the waiting questions, each now or as soon as the limits allow."""
+    def _make(self, *, now: bool = False) -> None:
+        """Make copies for the waiting questions, each as soon as the limits allow.
+
+        Without ``now``, a copy also waits until a busy core is idle.
+        """
         while not self._held and self._waiting and self._timer is None:
             free = COPIES_MAX - len(self.running)
             if not free:
                 return
-            rest = self._not_before - self._seconds()
+            loop = asyncio.get_running_loop()
+            rest = self._pace.not_before - self._seconds()
             if rest > 0:
-                self._timer = asyncio.get_running_loop().call_later(rest, self._rested)
+                self._timer = loop.call_later(rest, self._rested)
+                return
+            if self._pace.is_busy and not now:
+                self._awaits_idle = True
+                self._timer = loop.call_later(_IDLE_S_MAX, self._waited)
                 return
             self._fork(self._chosen(-(-len(self._waiting) // free)))
 
@@ -251,7 +271,7 @@ class Copies:
         """
         first = {one.question for one in islice(self._waiting.values(), share)}
         chosen: list[_Waiting] = []
-        whole, most = 0.0, max(_QUICK_S, self._pause)
+        whole, most = 0.0, max(_QUICK_S, self._pace.pause)
         for one in sorted(self._waiting.values(), key=self._seconds_of):
             whole += self._seconds_of(one)
             if one.question in first or whole <= most:
@@ -264,6 +284,10 @@ class Copies:
     def _rested(self) -> None:
         self._timer = self._gather_until = None
         self._make()
+
+    def _waited(self) -> None:
+        self._timer, self._awaits_idle = None, False
+        self._make(now=True)
 
     def _fork(self, questions: Sequence[_Waiting]) -> None:
         reading, writing = os.pipe()
@@ -278,21 +302,10 @@ class Copies:
             return
         if pid == 0:
             _answer_all(writing, questions)
-        self._rest(started, self._seconds(), self._cpu_seconds() - cpu)
+        self._pace.forked(started, self._seconds(), self._cpu_seconds() - cpu)
         os.close(writing)
         copy = _Copy(pid, reading, questions)
         self.running[copy] = asyncio.create_task(self._follow(copy))
-
-    def _rest(self, started: float, ended: float, cpu: float) -> None:
-        """Record a fork, and set the instant of the next fork.
-
-        The next fork follows at the earliest after as much time as this fork took, so that the core can decide between the two
-        forks. After `_BURST` forks, the next fork also waits for pauses of these forks.
-        """
-        self._pause = _REST * cpu
-        self._rested_at = max(self._rested_at, ended) + self._pause
-        burst = (_BURST - 1) * self._pause
-        self._not_before = max(self._rested_at - burst, 2 * ended - started)
 
     async def _follow(self, copy: _Copy) -> None:
         """Pass on the answers of a copy, then kill the copy.
@@ -333,12 +346,12 @@ class Copies:
         """Read answers from the pipe of a copy and pass them on, until all questions are answered or the pipe ends."""
         begun = self._seconds()
         try:
-            async for number, answer in _answers(copy):
+            async for number, cpu, answer in _answers(copy):
                 one = copy.questions[number]
                 one.settle(answer)
                 copy.answered = number + 1
-                begun, before = self._seconds(), begun
-                self._took[one.question.method] = begun - before
+                begun = self._seconds()
+                self._took[one.question.method] = cpu
         finally:
             if copy.answered < len(copy.questions):
                 one = copy.questions[copy.answered]
@@ -346,8 +359,11 @@ class Copies:
                 self._took[one.question.method] = max(least, self._seconds_of(one))
 
 
-async def _answers(copy: _Copy) -> AsyncIterator[tuple[int, bytes | CallError]]:
-    """Yield the answers of a copy with the numbers of their questions, until all questions are answered or the pipe ends."""
+async def _answers(copy: _Copy) -> AsyncIterator[tuple[int, float, bytes | CallError]]:
+    """Yield the answers of a copy, until all questions are answered or the pipe ends.
+
+    Each answer comes with the number of its question and the seconds of processor time that it took.
+    """
     stream = asyncio.StreamReader()
     file = os.fdopen(copy.pipe, "rb", buffering=0)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -355,8 +371,8 @@ async def _answers(copy: _Copy) -> AsyncIterator[tuple[int, bytes | CallError]]:
     )
     try:
         while copy.answered < len(copy.questions):
-            number, kind, length = _HEADER.unpack(await stream.readexactly(_HEADER.size))
-            yield number, _answer(kind, await stream.readexactly(length))
+            number, kind, cpu, length = _HEADER.unpack(await stream.readexactly(_HEADER.size))
+            yield number, cpu, _answer(kind, await stream.readexactly(length))
     except asyncio.IncompleteReadError:
         return
     finally:
@@ -424,8 +440,10 @@ def _answer_all(pipe: int, questions: Sequence[_Waiting]) -> NoReturn:
     try:
         _settle_in(pipe)
         for number, one in enumerate(questions):
+            begun = time.process_time()
             kind, data = _read(one.read)
-            _write(pipe, _HEADER.pack(number, kind, len(data)) + data)
+            cpu = time.process_time() - begun
+            _write(pipe, _HEADER.pack(number, kind, cpu, len(data)) + data)
     finally:
         os._exit(0)
 

@@ -5,10 +5,12 @@ import contextlib
 import errno
 import os
 import platform
+import select
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from evenhand.v1 import decisions_pb2, explain_pb2, inspect_pb2, reports_pb2, simulate_pb2
 from server.rpc import copies as module
+from server.rpc import fork_pace
 from server.rpc.copies import Copies
 from server.rpc.errors import CallError, not_found
+from server.rpc.fork_pace import _BUSY_S, _BUSY_SLICES, ForkPace
 from server.rpc.reads import InPlace, Question, Read, Reads
 from server.rpc.roles import CALLER, LOCAL_OPERATOR, Caller, Role
 from server.rpc.slices import LONG_NS
@@ -34,6 +38,17 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="copies are made on Linux alone"),
 ]
 ANNA = Caller("anna", Role.OPERATOR)
+
+
+@pytest_asyncio.fixture
+async def busy() -> AsyncIterator[Copies]:
+    """Make copies of a core that makes many decisions, at an instant that lasts for ever."""
+    made = Copies(lambda: 0.0)
+    for _ in range(_BUSY_SLICES):
+        made.sliced(1, 0.0, 0)
+    yield made
+    made.close()
+    await until(lambda: not made.running)
 
 
 @pytest_asyncio.fixture
@@ -266,7 +281,7 @@ async def test_a_question_that_ran_into_the_limit_is_slow_from_then_on(
     copies: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never = SHARED.Event()
-    monkeypatch.setattr(module, "_REST", 0)
+    monkeypatch.setattr(fork_pace, "_REST", 0)
     await asked(copies, bytes)
     with monkeypatch.context() as patched:
         patched.setattr(module, "COPY_S_MAX", 0.1)
@@ -390,6 +405,82 @@ async def test_the_pause_after_a_fork_is_counted_in_processor_time(
     """Other processes may keep the processor from a fork for long: that says nothing about the time that forks take."""
     begun = await Forks(monkeypatch, cpu_s=0.01).ask(6)
     assert begun == pytest.approx([0.0, 2.0, 4.0, 6.0, 8.0, 10.0], abs=0.1)
+
+
+async def test_a_busy_core_makes_a_copy_when_it_is_idle(busy: Copies) -> None:
+    """Every ask that arrives during a fork waits for its end: just after a slice, the fewest arrive."""
+    answer = asked(busy, lambda: number(os.getpid()))
+    await until(lambda: busy._awaits_idle)
+    assert not busy.running
+    busy.idle()
+    assert len(busy.running) == 1
+    assert await answer != number(os.getpid())
+    busy.idle()
+    assert not busy._awaits_idle
+
+
+async def test_a_busy_core_that_is_never_idle_makes_copies_too(busy: Copies) -> None:
+    assert await asked(busy, lambda: number(os.getpid())) != number(os.getpid())
+
+
+async def test_slices_without_events_keep_no_core_busy() -> None:
+    copies = Copies(lambda: 0.0)
+    for _ in range(_BUSY_SLICES):
+        copies.sliced(0, 0.0, 0)
+    assert not copies._pace.is_busy
+
+
+async def test_a_core_is_busy_that_had_many_slices_within_a_second() -> None:
+    now = [100.0]
+    pace = ForkPace(lambda: now[0])
+    for _ in range(_BUSY_SLICES):
+        assert not pace.is_busy
+        pace.sliced()
+    assert pace.is_busy
+    now[0] += _BUSY_S
+    assert pace.is_busy
+    now[0] += 0.001
+    assert not pace.is_busy
+
+
+async def test_forks_of_a_busy_core_take_a_hundredth_of_the_time() -> None:
+    now = [0.0]
+    pace = ForkPace(lambda: now[0])
+
+    def forks(many: int) -> list[float]:
+        """Make forks of 10 ms, each as soon as the pace allows, and return the times between them."""
+        begun: list[float] = []
+        for _ in range(many):
+            now[0] = max(now[0], pace.not_before)
+            begun.append(now[0])
+            now[0] += 0.01
+            pace.forked(begun[-1], now[0], 0.01)
+        return [later - earlier for earlier, later in pairwise(begun)]
+
+    assert forks(5) == pytest.approx([0.02, 0.02, 0.17, 0.2], abs=0.005)
+    now[0] += 10.0
+    for _ in range(_BUSY_SLICES):
+        pace.sliced()
+    assert forks(2) == pytest.approx([1.01])
+
+
+async def test_the_time_of_a_question_is_its_processor_time(copies: Copies) -> None:
+    """On a busy machine an answer may take long because other processes have the processor."""
+
+    def waits() -> bytes:
+        select.select([], [], [], 0.3)
+        return b""
+
+    def works() -> bytes:
+        until_cpu = time.process_time() + 0.1
+        while time.process_time() < until_cpu:
+            pass
+        return b""
+
+    await asked(copies, waits)
+    assert copies._took["a.Service.Read"] < 0.25
+    await asked(copies, works)
+    assert copies._took["a.Service.Read"] >= 0.1
 
 
 async def test_questions_that_come_shortly_after_each_other_get_one_copy() -> None:
