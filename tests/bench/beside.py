@@ -117,12 +117,14 @@ WAITING = "waits"
 """The key of an ask that fits no node."""
 
 
-def large(workload: Workload, key: str) -> si.Allocation:
-    """Return an ask that no node can hold."""
+def large(workload: Workload, key: str, *, preempts: bool = True) -> si.Allocation:
+    """Return an ask that no node can hold. Without ``preempts`` it may preempt nothing."""
+    policy = si.AllocationPreemptionPolicy(allowPreemptSelf=True, allowPreemptOther=False)
     return si.Allocation(
         allocationKey=key,
         applicationID=application(workload, 0)[0],
         resourcePerAlloc=messages.as_resource({"vcore": 10**9}),
+        preemptionPolicy=None if preempts else policy,
     )
 
 
@@ -132,20 +134,24 @@ def alone(core: Server) -> Iterator[str]:
     yield core.address
 
 
-def placing(
+def placing(  # noqa: PLR0913 - the parts of a run
     workload: Workload,
     readers: Readers | None,
     before: Sequence[str] = (),
     reads: Reads | None = None,
     cores: Cores = alone,
+    *,
+    preempts: bool = True,
 ) -> Run:
     """Fill a cluster; then, fifty times a second, end a pod and add another one.
 
-    ``reads`` holds other readers than callers, and ``cores`` further cores that they may ask.
+    ``reads`` holds other readers than callers, and ``cores`` further cores that they may ask. Another ask waits all the time.
+    Without ``preempts`` it may preempt nothing: a core's first preemption round, 30 s later, takes a snapshot of all pods, which
+    delays asks for 0.2 s. It falls into some runs and not into others.
     """
     with server(before) as core, cores(core) as addresses, kept(client=True):
         waits, begun, cpu, answers = asyncio.run(
-            _placing(workload, (reads or reading)(readers, addresses), core)
+            _placing(workload, (reads or reading)(readers, addresses), core, preempts=preempts)
         )
         mib = peak_mib(core.pid)
     waits.sort()
@@ -158,7 +164,7 @@ def placing(
 
 
 async def _placing(
-    workload: Workload, reads: AbstractContextManager[Process], core: Server
+    workload: Workload, reads: AbstractContextManager[Process], core: Server, *, preempts: bool
 ) -> tuple[list[float], float, float, str]:
     options = (("grpc.max_receive_message_length", MESSAGE_MAX),)
     filled = messages.churn(workload, 1, WARM_UP + min(ASKS, workload.asks))
@@ -168,7 +174,9 @@ async def _placing(
         for step in standing:
             await player.play(step)
         coming = [base64.b64decode(one) for one in paced["messages"]]
-        waiting = si.AllocationRequest(rmID=RM, allocations=[large(workload, WAITING)])
+        waiting = si.AllocationRequest(
+            rmID=RM, allocations=[large(workload, WAITING, preempts=preempts)]
+        )
         with reads as process:
             paced = paced | {"messages": [], "after": None, "until": 0}
             await player.play(paced | {"messages": [base64.b64encode(waiting.SerializeToString())]})
