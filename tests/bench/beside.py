@@ -15,6 +15,7 @@ import grpc
 from google.protobuf.message import Message
 
 from evenhand.v1 import explain_pb2, inspect_pb2, reports_pb2, simulate_pb2, watch_pb2
+from server.preemption.nodes.reservation import RESERVE_AFTER_MS
 from server.rpc.limits import SIMULATED_ASKS_MAX
 from si.v1 import si_pb2 as si
 from tests.bench import messages
@@ -32,6 +33,8 @@ ASKS = 500
 PATIENCE_S = 120
 WARM_UP = 50
 """Number of asks before the measured ones; the readers already run then."""
+SETTLED_S = RESERVE_AFTER_MS / 1000 + 2
+"""Seconds after which the core has tried to reserve a node for the ask that waits. For that it takes its first snapshot of all pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +120,12 @@ WAITING = "waits"
 """The key of an ask that fits no node."""
 
 
-def large(workload: Workload, key: str, *, preempts: bool = True) -> si.Allocation:
-    """Return an ask that no node can hold. Without ``preempts`` it may preempt nothing."""
-    policy = si.AllocationPreemptionPolicy(allowPreemptSelf=True, allowPreemptOther=False)
+def large(workload: Workload, key: str) -> si.Allocation:
+    """Return an ask that no node can hold."""
     return si.Allocation(
         allocationKey=key,
         applicationID=application(workload, 0)[0],
         resourcePerAlloc=messages.as_resource({"vcore": 10**9}),
-        preemptionPolicy=None if preempts else policy,
     )
 
 
@@ -141,17 +142,17 @@ def placing(  # noqa: PLR0913 - the parts of a run
     reads: Reads | None = None,
     cores: Cores = alone,
     *,
-    preempts: bool = True,
+    settled: bool = False,
 ) -> Run:
     """Fill a cluster; then, fifty times a second, end a pod and add another one.
 
-    ``reads`` holds other readers than callers, and ``cores`` further cores that they may ask. Another ask waits all the time.
-    Without ``preempts`` it may preempt nothing: a core's first preemption round, 30 s later, takes a snapshot of all pods, which
-    delays asks for 0.2 s. It falls into some runs and not into others.
+    ``reads`` holds other readers than callers, and ``cores`` further cores that they may ask. Another ask waits all the time. With
+    ``settled``, nothing is measured before SETTLED_S: the core's first snapshot of all pods delays asks for 0.2 s, and would fall
+    into some runs and not into others.
     """
     with server(before) as core, cores(core) as addresses, kept(client=True):
         waits, begun, cpu, answers = asyncio.run(
-            _placing(workload, (reads or reading)(readers, addresses), core, preempts=preempts)
+            _placing(workload, (reads or reading)(readers, addresses), core, settled=settled)
         )
         mib = peak_mib(core.pid)
     waits.sort()
@@ -164,7 +165,7 @@ def placing(  # noqa: PLR0913 - the parts of a run
 
 
 async def _placing(
-    workload: Workload, reads: AbstractContextManager[Process], core: Server, *, preempts: bool
+    workload: Workload, reads: AbstractContextManager[Process], core: Server, *, settled: bool
 ) -> tuple[list[float], float, float, str]:
     options = (("grpc.max_receive_message_length", MESSAGE_MAX),)
     filled = messages.churn(workload, 1, WARM_UP + min(ASKS, workload.asks))
@@ -174,13 +175,13 @@ async def _placing(
         for step in standing:
             await player.play(step)
         coming = [base64.b64decode(one) for one in paced["messages"]]
-        waiting = si.AllocationRequest(
-            rmID=RM, allocations=[large(workload, WAITING, preempts=preempts)]
-        )
+        waiting = si.AllocationRequest(rmID=RM, allocations=[large(workload, WAITING)])
         with reads as process:
             paced = paced | {"messages": [], "after": None, "until": 0}
             await player.play(paced | {"messages": [base64.b64encode(waiting.SerializeToString())]})
             await player.sent()
+            if settled:
+                await asyncio.sleep(SETTLED_S)
             await _at_rate(player, paced, coming[:WARM_UP])
             begun, cpu = time.time(), cpu_seconds(core.pid)
             waits = await _at_rate(player, paced, coming[WARM_UP:])

@@ -239,9 +239,9 @@ def open_pages(
     cores: beside.Cores = beside.alone,
 ) -> Run:
     """Measure the waits of asks without and with open pages. Return the waits with them, and their ratios to those without."""
-    plain = beside.placing(workload, None, before, cores=cores, preempts=False)
+    plain = beside.placing(workload, None, before, cores=cores, settled=True)
     readers = Readers(f"{count} pages", "", count, "\n".join(_many(workload, count)).encode())
-    found = beside.placing(workload, readers, before, _reading, cores, preempts=False)
+    found = beside.placing(workload, readers, before, _reading, cores, settled=True)
     for name in ("median wait", "99 of 100 waits"):
         found.values[f"{name}, with to without"] = found.values[name] / plain.values[name]
     return found
