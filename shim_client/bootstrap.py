@@ -78,7 +78,8 @@ def open_directory(directory: Path, *, stop_ms: int = 0) -> OpenedDirectory:
 class LiveDirectory:
     """A cluster directory whose later changes are applied, too.
 
-    Its fields are the content and the result of the first application.
+    The fields are the opened directory, its manifests, and the report on the objects that were created, changed or
+    deleted at the start.
     """
 
     opened: OpenedDirectory
@@ -113,8 +114,8 @@ def open_live_directory(
 def _without_collection() -> Iterator[None]:
     """Suspend garbage collection while objects are loaded.
 
-    All loaded objects are needed, and garbage collections would double the loading time. Loaded objects are also
-    excluded from later collections.
+    The loaded objects stay in use, so that garbage collections would free almost nothing and double the loading time.
+    Loaded objects are also excluded from later collections.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -195,10 +196,11 @@ async def run_elected(
 ) -> None:
     """Run one Shim object for each term in which this process leads, until cancelled.
 
-    Each Shim object is used from the end of the previous term to the end of its own term (design 7.2).
+    A Shim object is made when the previous term has ended. The object waits until this process leads again, and is used
+    until that term ends (design 7.2).
 
-    When cancelled, finish the requests in flight and give the lease back, so that another process leads at once. Errors: those of
-    `run_shim`, except LeaseLostError and SupersededError, after which another shim begins.
+    When cancelled, finish the requests in flight and give the lease back, so that another process leads at once.
+    Errors: those of `run_shim`, except LeaseLostError and SupersededError, after which another shim begins.
     """
     electing = asyncio.create_task(elector.run())
     try:

@@ -47,7 +47,7 @@ class Change(Enum):
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
-    """A report that nothing has changed up to a resource version.
+    """A report that a watch has delivered all changes up to a resource version.
 
     The object of this report contains only that version.
     """
@@ -160,8 +160,9 @@ class RecordEvent:
 class ReleasePod:
     """An order to evict a pod.
 
-    The preemptor and the reason are written on the pod first; only then is the pod deleted or evicted. If `end` is None, the shim
-    only writes the preemptor and the reason. Another operator then reads the mark and deletes the pod (J11).
+    The preemptor and the reason are written on the pod first; only then is the pod deleted or evicted. If `end` is
+    None, the shim only writes the preemptor and the reason. Another operator (a controller, or a person) then reads
+    them and deletes the pod (J11).
     """
 
     pod: ObjectRef
@@ -213,7 +214,7 @@ class FencedError(ClusterError):
 
 
 class ConflictError(ClusterError):
-    """A request that the object's state does not permit, so that another attempt will fail, too."""
+    """A request that the object's state does not permit. Another attempt will fail, too."""
 
 
 class ElsewhereError(ConflictError):
@@ -229,7 +230,7 @@ class BudgetError(ConflictError):
 
 
 class MissingError(ClusterError):
-    """A request for an object that is gone, so that another attempt will fail, too."""
+    """A request for an object that is gone. Another attempt will fail, too."""
 
 
 class ForbiddenError(ClusterError):

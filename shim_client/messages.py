@@ -137,8 +137,8 @@ class NodePreferences:
 class Releasing:
     """The facts about the eviction of a pod that is already being evicted.
 
-    `delivery` is the way in which the pod is evicted. Comparisons of two objects of this class ignore `delivery`,
-    because victim and preemptor do not depend on it.
+    `delivery` is the way in which the pod is evicted. Comparisons of two objects of this class ignore `delivery`: the
+    way of eviction changes neither the victim nor the preemptor.
     """
 
     termination: TerminationType
@@ -188,7 +188,10 @@ class PodReport:
 
 @dataclass(frozen=True, slots=True)
 class PodRelease:
-    """The end of a pod or of its placement: the reason, and the core's decision that this end confirms."""
+    """The report that a pod has ended, or that its placement is given back.
+
+    The report has the reason, and names the decision of the core that it confirms.
+    """
 
     key: str
     application: str
@@ -363,12 +366,19 @@ class Released:
     beneficiary: str = ""
     nodes: tuple[str, ...] = ()
     delivery: str = ""
-    """The way in which a victim is evicted: "delete", "evict" or "soft"; empty means "delete"."""
+    """The way in which a victim is evicted: "delete", "evict" or "soft".
+
+    The empty text means "delete". With "evict", disruption budgets are respected. With "soft", the shim only marks the
+    pod, and another operator deletes it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A soft eviction that the core withdraws: the victim stays, because its capacity is no longer needed (J11)."""
+    """The withdrawal of a soft eviction: the victim, which was only marked, stays.
+
+    The core no longer needs the capacity of the victim (J11).
+    """
 
     key: str
     decision: str

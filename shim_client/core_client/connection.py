@@ -1,12 +1,12 @@
 """The connection to the core: it registers, holds a session, and starts again when the session is lost.
 
-When a core does not answer, the gRPC channel waits longer after each attempt. When a core answers and then drops
-every session, this module waits longer after each attempt.
+When a core does not answer, the gRPC channel waits longer after each attempt. When a core answers and then drops every
+session, this module waits longer after each attempt.
 
-If there are several cores, the shim registers at the first one in its list that is healthy and accepts the shim.
-Cores that lead already, because another shim used them, come first. When the session with a core is lost, the shim
-goes to the next core. The shim has at most one session. Before the shim registers at the next core, the streams of
-the old session are closed, and the state machine has handled the end of this session (design 7.2).
+If there are several cores, the shim registers at the first one in its list that is healthy and accepts the shim. Cores
+that already lead, for example because another shim registered there, come first. When the session with a core is lost,
+the shim goes to the next core. The shim has at most one session. Before the shim registers at the next core, the
+streams of the old session are closed, and the state machine has handled the end of this session (design 7.2).
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Listener(Protocol):
         ...
 
     async def unknown(self, why: str, seconds: float) -> None:
-        """Note that a core no longer knows this shim, which waits some seconds for a new token or certificate."""
+        """Note that a core no longer knows this shim. The shim waits for a new token or certificate, at most for `seconds`."""
         ...
 
     async def lost(self, why: str) -> None:
@@ -213,7 +213,7 @@ class Connection:
         self._rounds = 0
         """The number of times that the shim has tried all cores since the session broke off."""
         self._renewals_left = 0
-        """The remaining number of registrations with credentials that a core refuses.
+        """How many more times the shim registers after a core has refused its credentials.
 
         The number is 0 before a core has accepted the shim.
         """

@@ -39,7 +39,7 @@ class _Load:
 
     size: int = 0
     lists: dict[str, str] = field(default_factory=dict)
-    """For each key, the list of the message that contains the key."""
+    """For each object in the message, by its key: the name of the list that contains the object."""
     count: int = 0
 
     def takes(self, key: str, into: str, size: int) -> bool:

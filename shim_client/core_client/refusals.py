@@ -28,12 +28,12 @@ class Move(NamedTuple):
     """A move of a partition from one group of cores to another, as reported by a core of one of these two groups (design 7.9)."""
 
     revision: int
-    """The revision of the reporting core's group since the move."""
+    """The revision that the group of the reporting core got with the move."""
     partition: str
     group: str
     """The group that owns the partition since the move."""
     group_revision: int
-    """The revision of the new owner `group` since the move."""
+    """The revision that the new owner `group` got with the move."""
 
 
 @dataclass(frozen=True, slots=True)

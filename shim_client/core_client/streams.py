@@ -78,7 +78,7 @@ class Session:
         self.is_over = False
         """Whether this shim ended the session. No core may continue a session that the shim ended."""
         self.heard = False
-        """Whether the core has sent a message in this session, which shows that the core accepted it."""
+        """Whether the core has sent a message in this session, which shows that the core accepted the session."""
 
     @property
     def may_resume(self) -> bool:

@@ -3,12 +3,12 @@
 Two candidates never hold the lease at one instant, whatever the delays and failures of their requests, if their clocks
 gain or lose less than the margin while a lease lasts:
 
-- The holder counts from the *start* of its last successful write. The store changed the lease after this start. The
-  holder stops `margin` before `duration` has passed.
-- Another candidate counts from the *receipt* of the last change that it saw. The store changed the lease before this
-  receipt. The candidate takes the lease when the duration that the holder wrote has passed.
-- Each write names the version that was read. The store refuses a write that arrives late, and one from a candidate that missed
-  a renewal.
+- The holder counts the lease's `duration` from the *start* of its last successful write. The store changed the lease
+  after this start. The holder stops `margin` before `duration` has passed.
+- Another candidate counts the duration from the *receipt* of the last change that it saw. The store changed the lease
+  before this receipt. The candidate takes the lease when the duration that the holder wrote has passed.
+- Each write names the version of the lease that was read. The store refuses a write if the lease has another version by
+  then: the write arrived late, or its writer has not seen the last renewal.
 
 A term that has lapsed never comes back. A holder that renewed too late has to acquire the lease again, with the next
 epoch.

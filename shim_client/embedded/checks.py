@@ -44,7 +44,10 @@ Warned = tuple[str, str]
 
 
 def check(item: Mapping[str, Any], has_node: Callable[[str], bool]) -> None:
-    """Raise InvalidError for a manifest with a field that cannot be used; `has_node` says whether a node has a name."""
+    """Raise InvalidError for a manifest with a field that cannot be used.
+
+    `has_node` says whether a node with a given name exists.
+    """
     try:
         _check(item, has_node)
     except (BadObjectError, BadWorkloadError) as bad:
@@ -84,7 +87,7 @@ def warnings(item: Mapping[str, Any], schedulers: Iterable[str]) -> Iterator[War
 
 
 def has_settings(item: KubeObject) -> bool:
-    """Return whether an object is a ConfigMap with settings of the shim, which are read once at its start."""
+    """Return whether an object is a ConfigMap with settings of the shim. The shim reads these settings once, when it starts."""
     return item.get("kind") == "ConfigMap" and item["metadata"]["name"] in CONFIG_MAPS
 
 

@@ -68,7 +68,10 @@ class Kubelet:
                 self._look(pod, now_ms)
 
     def resume(self, pod: KubeObject) -> None:
-        """Schedule the end of a pod that was running when its state was saved, counted from its start."""
+        """Schedule the end of a pod that was running when the state of the cluster was saved.
+
+        The running time counts from the pod's start.
+        """
         if pod["status"].get("phase") != "Running":
             return
         with suppress(BadObjectError):  # The start time in a manifest can be any text.

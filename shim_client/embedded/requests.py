@@ -80,10 +80,10 @@ def apply(cluster: EmbeddedCluster, item: Mapping[str, Any]) -> str:
 
 
 def delete(cluster: EmbeddedCluster, of: Id) -> None:
-    """Delete an object. If the object is a Namespace, also delete all objects in it.
+    """Delete an object.
 
-    Raises MissingError, ConflictError for a class of the system. The controllers delete the pods of a workload in
-    their next step.
+    If the object is a Namespace, also delete all objects in it. Raises MissingError, and ConflictError for a
+    PriorityClass of the system. The controllers delete the pods of a workload in their next step.
     """
     kind, namespace, name = of
     _there(cluster, of)

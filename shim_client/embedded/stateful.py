@@ -1,9 +1,9 @@
 """The pods of a StatefulSet to create and to delete next, as a pure function.
 
-Pods are NAME-0, NAME-1 and so on. With the policy OrderedReady, the default, a pod is created when all pods with
-lower ordinals are ready, and the pod with the highest ordinal is deleted first. With the policy Parallel, all pods
-are created and deleted at once. Pods of an old template are replaced one by one, the highest ordinal first, as long
-as all other pods are ready.
+Pods are NAME-0, NAME-1 and so on. With the policy OrderedReady, the default, a pod is created when all pods with lower
+ordinals are ready, and the pod with the highest ordinal is deleted first. With the policy Parallel, all pods are
+created and deleted at once. Pods of an old template are replaced one by one, the highest ordinal first. A pod is
+replaced only when all other pods are ready.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class KubernetesLease:
 
 
 def _with_fraction(instant: datetime) -> datetime:
-    """Return an instant that has a fraction of a second: a whole second becomes a microsecond later.
+    """Return an instant that has a fraction of a second: one microsecond is added to a whole second.
 
     Python writes a whole second without a fraction, which the API server refuses in a Lease.
     """

@@ -86,8 +86,8 @@ def _end(state: State, pod: PodRecord | None, decision: Released) -> None:
 def _is_reminded(pod: PodRecord, decision: Released) -> Releasing | None:
     """Return the order to evict a pod that another operator is to delete, if the core repeats that order.
 
-    Return None in all other cases. The core repeats an order without a preemptor after its decision has expired. The
-    annotation on the pod still names the preemptor of the first order.
+    Return None in all other cases. After a decision has expired, the core repeats the order, and then names no
+    preemptor. The annotation on the pod still names the preemptor of the first order.
     """
     order = pod.order
     again = order is not None and order.decision == decision.decision != ""

@@ -34,9 +34,9 @@ No node has that name.
 
 
 class Part(NamedTuple):
-    """A demand of a pod with its description.
+    """A demand of a pod on its node, with a description of the demand.
 
-    The nodes are either the only nodes that satisfy the demand, or the nodes that violate it.
+    Either `only` has all nodes that satisfy the demand, or `never` has all nodes that violate the demand.
     """
 
     why: str
@@ -148,7 +148,7 @@ def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
 
 
 def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
-    """Return the topology domains in which the pod could replace a placeholder that matches the question."""
+    """Return the topology domains in which the pod could replace a placeholder that the question counts."""
     around = state.neighbourhood
     counted = [
         other
@@ -180,7 +180,7 @@ def _kept(counts: Mapping[str, int], freed: set[str]) -> Iterable[str]:
 
 
 def _keeps(pod: PodRecord, term: Term) -> bool:
-    """Return whether the pod has an anti-affinity against the pods that a term selects."""
+    """Return whether a term is one of the pod's required anti-affinities."""
     return pod.facts.demands is not None and term in pod.facts.demands.apart
 
 

@@ -131,8 +131,8 @@ def dropped(state: State, pod: PodRecord, error: ClusterError | None) -> None:
 def _maker(state: State, application: ApplicationRecord) -> tuple[PodFacts, Gang] | None:
     """Return the pod that created the application, with the task groups of this pod.
 
-    If the creating pod has ended, return the first pod with task groups. Return None if the creating pod has no task
-    groups, or if no pod has task groups.
+    If the creating pod has ended, return the first pod with task groups. Return None if the creating pod still exists
+    and has no task groups, or if it has ended and no other pod has task groups.
     """
     first = state.pods.get(application.originator)
     members = [first] if first else (state.pods[uid] for uid in application.members)

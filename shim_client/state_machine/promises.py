@@ -1,7 +1,7 @@
 """The places on nodes that are kept for waiting pods while other pods are evicted for them (design 1.8).
 
 The shim has answered in a plan check that the waiting pod would fit. From then on the shim treats this pod as if it ran
-on the planned node, and pledges the planned volumes to the pod. As long as the place is kept, no other pod takes the
+on the planned node, and pledges the planned volumes to the pod. While the place is kept, no other pod takes the
 capacity or the volumes on which the answer to the plan check relied. A place is kept until the pod is placed, bound by
 another scheduler or gone. The place is also given up when the core ends the check or makes another check about the pod,
 or when the session ends.

@@ -156,7 +156,7 @@ class PodRecord:
     When the pod is gone, the order is confirmed.
     """
     soft: bool = False
-    """Whether the core only ordered to mark the pod, so that another operator deletes the pod (J11)."""
+    """Whether the core ordered a soft eviction: the shim only marks the pod, and another operator deletes it (J11)."""
     marked: bool = False
     """Whether the label of the order `order` was seen on the pod."""
     void: Releasing | None = None
@@ -164,7 +164,7 @@ class PodRecord:
     freed: FreedCapacity | None = None
     """The capacity that evictions free for the pod while it waits."""
     demanded: Demands | None = None
-    """The demands on neighbouring pods that are counted, as long as the pod has no node."""
+    """The demands for which neighbouring pods are counted now: those of the pod while it has no node, else None."""
     promise: tuple[str, str] | None = None
     """The partition and id of the plan check because of which the pod is counted on its planned node.
 

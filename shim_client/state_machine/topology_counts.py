@@ -1,9 +1,8 @@
 """Counts of pods by place, for the rules of other pods about their neighbours.
 
-A place is a value of a node label: a topology domain of Kubernetes. The counts are updated with each change, so that
-no search is needed. A `Tally` holds, for each place, the number of pods that a demand selects. A tally exists as long
-as a pod has the demand whose pods are counted. A `Guard` holds, for each place, the number of pods with a required
-anti-affinity.
+A place is a value of a node label: a topology domain of Kubernetes. The counts are updated with each change, so that no
+search is needed. A `Tally` holds, for each place, the number of pods that a demand selects. A tally exists while at
+least one pod has this demand. A `Guard` holds, for each place, the number of pods with a required anti-affinity.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class Guard:
 
 
 class Shelf(Generic[Key, Kept]):
-    """An index of tallies or guards by the namespaces of the pods that they count or concern."""
+    """An index of tallies or guards by namespace. `near` finds the entries that may concern the pods of a namespace."""
 
     def __init__(self) -> None:
         self._all: dict[Key, Kept] = {}

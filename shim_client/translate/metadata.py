@@ -35,7 +35,11 @@ _NO_MEMBERSHIP = Membership("", "", "", ())
 
 @dataclass(frozen=True, slots=True)
 class MetadataFacts:
-    """Facts from a pod's metadata. For a pod of another scheduler, only labels, tags, opinion and owner are used."""
+    """Facts from a pod's metadata.
+
+    For a pod of another scheduler, only labels, tags, owner and `opinion` (its own annotation about preemption) are
+    used.
+    """
 
     labels: Mapping[str, str]
     tags: Mapping[str, str]
