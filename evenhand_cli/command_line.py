@@ -83,7 +83,10 @@ def split(args: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def usage_fault(error: typer.TyperException) -> Fault:
-    """Return the fault of a wrong command line. The words of the fault do not name the libraries that read the command line."""
+    """Return the Fault for a wrong command line.
+
+    The words of the fault do not name the libraries that read the command line.
+    """
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else "evenhand"
     unknown = _NO_OPTION.match(error.format_message())

@@ -164,7 +164,7 @@ class Core:
     """The connection to a core that follows this one closely. None if no follower was requested, or if none is close."""
 
     def patience(self, doing: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Return a block that prints a notice about the work in progress when the block takes long."""
+        """Return a context manager. If its block takes long, it prints a notice about the work in progress."""
         return nullcontext(_unsaid) if self.silent else terminal.patience(doing)
 
     def ask(
@@ -362,7 +362,7 @@ class _Way(NamedTuple):
     def deciding_and_follower(self, listed: str, token: str) -> tuple[str, str]:
         """Return the address of the core that decides, and that of the first core that follows it closely.
 
-        The second address is "" if there is no such core. Raises Fault if an address is invalid, or if cores only refuse the caller.
+        The second address is "" if no core follows. Raises Fault for a bad address, or if cores refuse and none answers the caller.
         """
         addresses = checked_addresses(listed)
         if len(addresses) == 1:
@@ -432,7 +432,7 @@ def connected_core(
 ) -> Iterator[Core]:
     """Open a connection with the given options. Values that the options lack come from the context.
 
-    ``oldest`` is the metadata that name the oldest state to be shown. With ``follower``, also connect to a close follower, if any.
+    ``oldest`` is metadata that name the oldest state to answer from. With ``follower``, also connect to a close follower, if any.
     With ``token``, the cores are asked with this token which of them decides. Raises Fault for invalid options.
     """
     way = _way(given, name, timeout_s)
@@ -463,8 +463,8 @@ def connected_cores(
 
     Raises Fault if the table cannot be read, or if an option or an address is invalid.
 
-    ``at_least`` names the oldest state of each group that an answer may show. If a group could not be reached, the
-    command shows the answers of the other groups, and ends with the exit code `UNREACHABLE`.
+    ``at_least`` names, for each group, the oldest state from which the group may answer. If a group could not be
+    reached, the command shows the answers of the other groups, and ends with the exit code `UNREACHABLE`.
     """
     # Loading these modules takes as long as a whole query, and most commands do not need them.
     from evenhand_cli.core_table import read_core_table  # noqa: PLC0415

@@ -133,7 +133,7 @@ def _started(sock: socket.socket, core: str) -> "subprocess.Popen[bytes]":
 def _reached(core: str) -> str:
     """Return an address at which this machine reaches a core.
 
-    The address differs from `core` only if that means all addresses.
+    The address differs from `core` only if `core` stands for all addresses of the machine (`0.0.0.0`).
     """
     host, _, port = core.rpartition(":")
     with suppress(ValueError):

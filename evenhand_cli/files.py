@@ -14,7 +14,7 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 
 
 def unreadable(path: Path, error: OSError, where: str) -> Fault:
-    """Return the fault of a file that cannot be read."""
+    """Return the Fault for a file that cannot be read."""
     return Fault(
         f"cannot read {path}: {(error.strerror or str(error)).lower()}",
         where=where,

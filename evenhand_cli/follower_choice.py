@@ -5,9 +5,9 @@ from typing import Final
 from evenhand.v1 import inspect_pb2, replication_pb2
 
 BEHIND_MAX: Final = 5_000
-"""The largest number of events and ticks by which a follower may be behind its leader to be used for reads."""
+"""A follower is used for reads only if it is at most this many events and ticks behind its leader."""
 SILENT_MS_MAX: Final = 3_000
-"""The largest number of milliseconds since the last message of its leader after which a follower is used for reads.
+"""A follower is used for reads only if the last message of its leader came at most this many milliseconds ago.
 
 A leader sends a message every second.
 """

@@ -75,7 +75,7 @@ def write_picture(console: EscapingConsole, picture: RenderableType) -> None:
 
 
 def no_names() -> Fault:
-    """Return the fault of `--output name` for a command that is not a listing."""
+    """Return the Fault for `--output name` with a command that is not a listing."""
     return Fault(
         "there are no names to list here",
         where="--output name",

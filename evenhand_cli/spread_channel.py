@@ -145,7 +145,7 @@ class SpreadChannel:
         return list(self.table.groups)
 
     def fault(self, group: CoreGroup, error: grpc.RpcError) -> Fault:
-        """Return the fault of a group that did not answer."""
+        """Return the Fault for a group that did not answer."""
         found = fault_of(error, self.reached(group).address, self.secure)
         has = ", ".join(group.partitions) or "none that the table names"
         where = f"{found.where}; cores {group.name}, partitions: {has}"

@@ -70,7 +70,7 @@ Force = Annotated[
 def apply(client: Client, files: Files, output: Output = Form.TABLE) -> None:
     """Create the objects of manifests, or change those that exist.
 
-    Each object is carried out by itself; the exit code is 1 when one was refused.
+    Each object is applied separately; the exit code is 1 when one was refused.
 
     Examples:
         evenhand cluster apply pods.yaml

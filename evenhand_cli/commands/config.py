@@ -44,7 +44,7 @@ LASTS = (
     "It lasts until the core ends. At its start a core reads the file of `serve --config` again, and on Kubernetes the shim"
     " sends the ConfigMap of its namespace: change it there, too, to keep it."
 )
-"""The notice to users about a core whose version numbers no revisions of the configuration."""
+"""The notice to users about a core of a version that gives configurations no revision numbers."""
 DryRun = Annotated[
     bool,
     typer.Option(
@@ -295,8 +295,8 @@ def _about(answer: config_pb2.GetResponse) -> Iterator[str]:
 def _now(core: Core) -> Base:
     """Return the revision in force as the base of a change.
 
-    If a change names this revision as its base, the core makes exactly the changes that were shown. The revision comes
-    from the request that `evenhand version` sends, because the role of a shim may send this request, too.
+    If a change names this revision as its base, the core makes exactly the changes that were shown. The revision is
+    read with the request that `evenhand version` sends. Every role may send this request, also the role of a shim.
     """
     stub = inspect_pb2_grpc.InspectServiceStub(core.channel)
     answer = core.ask(stub.ServerInfo, inspect_pb2.ServerInfoRequest())

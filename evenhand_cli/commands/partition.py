@@ -22,7 +22,7 @@ LOOK_S: Final = 0.02
 LOOKS_MAX: Final = 3_000
 """The maximum number of checks whether the new owner decides. All these checks take about a minute."""
 EXPORT_S: Final = 60.0
-"""The longest time, in seconds, in which the former owner sends the copy."""
+"""The longest time, in seconds, that the former owner may take to send its copy of the partition."""
 _AGAIN: Final = "run the command again: it goes on where the move stands"
 
 
@@ -203,8 +203,8 @@ class _Steps:
     def _source(self, new: CoreTable, target: _Group) -> _Group | None:
         """Return the group that decides for the partition until the move; None if only the target group has the partition.
 
-        Raises Fault if the group that decides has another table than the file, or if no core of the owner according
-        to the file answers.
+        Raises Fault if the group that decides has another table than the file. Also raises Fault if the file names this
+        group as the owner and none of its cores answers.
         """
         owner = self._old.owner(self._name).name
         for row in new.groups:

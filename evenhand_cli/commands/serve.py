@@ -454,7 +454,7 @@ def check_config(file: Path) -> str:
 
 
 def serve_fault(code: int, listen: str, told: list[str]) -> Fault:
-    """Return the fault of a core that did not start or that ended with an error."""
+    """Return the Fault for a core that did not start, or that ended with an error."""
     what = "\n".join(told) or "the core failed; its log says where"
     return Fault(
         what,

@@ -118,7 +118,7 @@ def story(
 
 
 def _check_step(file: Path, output: Form) -> None:
-    """Refuse --step if the output is data or no terminal, or if Enter cannot be read."""
+    """Raise Fault if --step cannot be used: the output is data or is not a terminal, or Enter cannot be read."""
     if file == STANDARD_INPUT or output.is_data or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Fault(
             "--step needs a terminal for its input and its output",

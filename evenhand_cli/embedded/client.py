@@ -112,7 +112,7 @@ class Client:
             )
 
     def missing(self, kind: str, namespace: str, name: str) -> Fault:
-        """Return the fault of a missing object, with similar names.
+        """Return the Fault that says that an object does not exist, and names objects with similar names.
 
         Raises Fault if the cluster does not answer or refuses.
         """

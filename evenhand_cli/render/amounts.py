@@ -14,12 +14,12 @@ PODS = "pods"
 NOUNS = {"vcore": "cores", "nvidia.com/gpu": "gpu"}
 """The names that users read for some resource types.
 
-Every other type is shown with its own name. For this reason each shown name belongs to one type.
+Every other type is shown with its own name, so that users can tell all types apart.
 """
 
 
 def heading(kind: str) -> str:
-    """Return the word for a resource type that the core's sentences also use (cores, gpu), else the type's name."""
+    """Return the word that users read for a resource type, such as `cores`; for most types, the type's own name."""
     return NOUNS.get(kind, kind)
 
 

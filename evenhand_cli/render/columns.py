@@ -2,9 +2,9 @@
 
 Whole columns are left out, the least important first, and long text is folded between words. Every column has a
 priority. A column whose cells are all equal is left out before a column that distinguishes rows. This rule does not
-apply to columns that carry the answer. Names get their width before columns that do not carry the answer. A name that
-still does not fit is shortened in its middle, because a name on two lines cannot be copied. A note below the table
-names the columns that were left out or shortened. `--output wide` shows all columns in full.
+apply to columns that carry the answer to the user's question. Names get their width before columns that do not carry
+the answer. A name that still does not fit is shortened in its middle, because a name on two lines cannot be copied. A
+note below the table names the columns that were left out or shortened. `--output wide` shows all columns in full.
 """
 
 import re
@@ -33,7 +33,7 @@ GAP = 2
 ALWAYS = 0
 """Priority of a column that is never left out."""
 ANSWER = 1
-"""Priority of a column that carries the answer.
+"""Priority of a column that carries the answer to the user's question.
 
 A column with this priority is left out after all other columns, even when its cells are all equal.
 """
@@ -107,8 +107,8 @@ def table(
 ) -> RenderableType:
     """Return the table at this width.
 
-    Empty columns are left out without a note, unless their priority is ALWAYS. With `noted` False the table has no
-    note, because the command has no `--output wide`.
+    Empty columns are left out without a note, unless their priority is ALWAYS. Pass `noted=False` for a command without
+    `--output wide`. The table then has no note, because the note refers to that option.
     """
     telling = _telling([replace(one, cells=list(map(_escaped, one.cells))) for one in columns])
     shown = fitting(telling, width)

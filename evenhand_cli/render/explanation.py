@@ -129,9 +129,9 @@ def _waiting(
 
 
 def _telling(ask: explain_pb2.WaitingAsk, kinds: Sequence[str]) -> Sequence[explain_pb2.QueueLevel]:
-    """Return the levels of queues that limit a type which the ask requests, if a level blocks the ask.
+    """Return the queues on the ask's path that limit a requested type, if one of these queues blocks the ask.
 
-    For a gang whose limits are already in other lines, the result is empty.
+    Return nothing if no queue blocks the ask, or for a gang whose limits are already in other lines.
     """
     if ask.HasField("gang") and ask.gang.limits:
         return []

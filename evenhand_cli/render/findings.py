@@ -148,7 +148,11 @@ def diagnosis(answer: inspect_pb2.CheckConsistencyResponse) -> RenderableType:
 
 
 def memory(up_ms: int, reported: tuple[int, int], decision_log: str) -> Text:
-    """Return how many allocations and asks managers reported at registration, and where earlier decisions are recorded."""
+    """Return a text about the memory of the core.
+
+    The text says how many allocations and asks the managers reported when they registered, and where the decisions of
+    earlier runs are recorded.
+    """
     allocations, asks = reported
     found = f"{plural(allocations, 'allocation')} and {plural(asks, 'ask')}"
     registered = f"; at registration its managers reported {found}" if any(reported) else ""

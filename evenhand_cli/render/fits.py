@@ -118,7 +118,7 @@ def _lacks(one: explain_pb2.NodeFit) -> Text:
 
 
 def limits(found: Sequence[explain_pb2.LimitFit]) -> Iterator[tuple[str, str]]:
-    """Yield a fact for each limit that has no headroom for all members."""
+    """Yield a fact for each limit whose headroom is too small for all members of the group together."""
     for one in found:
         where = "" if one.kind in {"queue", "firm"} else f" in {one.queue}"
         what = {"queue": "max", "firm": "guarantee"}.get(one.kind, one.kind)

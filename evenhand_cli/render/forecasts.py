@@ -69,7 +69,10 @@ def configuration(
     width: int,
     detail: Detail | None,
 ) -> RenderableType:
-    """Return all consequences; without `detail` each decision, victim and queue has a row."""
+    """Return the consequences of a simulated configuration.
+
+    If `detail` is None, nothing is left out: each decision, victim and queue has a row.
+    """
     parts: list[RenderableType] = [Text(headline(found), style=_style(found))]
     for one in found.partitions:
         if len(found.partitions) > 1:
@@ -226,7 +229,7 @@ def _partition(
     width: int,
     detail: Detail | None,
 ) -> Iterator[RenderableType]:
-    """Yield the consequences in one partition; without `detail` no row is left out."""
+    """Yield the consequences of a simulated configuration in one partition. If `detail` is None, no row is left out."""
     whole = detail is None
     if one.removed:
         yield Text(

@@ -23,7 +23,7 @@ LINES_MAX = 4
 """Maximum number of sentences of a decision that are shown unless the user requests all."""
 CHANGES_MAX = 4
 LATE_MS = 30_000
-"""Delay of the history, in milliseconds.
+"""Longest delay of the history, in milliseconds, that the output does not mention.
 
 If the delay is longer, the output says up to which instant the history is written.
 """

@@ -24,7 +24,7 @@ NAME_LEAST = 18
 UNNAMED = "unknown"
 """The word that replaces the name of a user or application if the name is unknown, or if the caller may not see it."""
 OTHER = "of "
-"""Beginning of the keys of resource types in the sums."""
+"""Beginning of the keys under which the sums have resource types other than cores."""
 
 
 def core_time(millicore_ms: int) -> str:
@@ -145,7 +145,7 @@ def type_time(kind: str, held: int) -> str:
 
 
 def _held_for(seconds: float, noun: str) -> str:
-    """Return unit seconds as text: in seconds, or in hours from one hour on."""
+    """Return a product of units and seconds as text: in seconds if it is less than one unit for one hour, else in hours."""
     if seconds >= HOUR:
         return f"{seconds / HOUR:,.1f} {noun} h"
     return f"{seconds:,.1f} {noun} s" if seconds < 100 else f"{seconds:,.0f} {noun} s"  # noqa: PLR2004

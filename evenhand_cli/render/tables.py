@@ -68,7 +68,7 @@ def partitions(
 ) -> RenderableType:
     """Return a line for each partition, and a line with a bar for each resource type.
 
-    Viewers see no nodes.
+    For a user with the role of a viewer, who sees no nodes, a line below the table says so.
     """
     own = [one.visible_queue for one in found if one.visible_queue]
     drawn = table(_partitions(found), width, headers=headers)

@@ -30,7 +30,7 @@ LEAVING = inspect_pb2.ALLOCATION_STATE_RELEASING
 
 
 class Workload(NamedTuple):
-    """Pods that have a node, and explanations of the first of these pods."""
+    """Pods that have a node. `answers` explains the first of these pods, up to a limited number."""
 
     name: str
     is_gang: bool
