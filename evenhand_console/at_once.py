@@ -1,4 +1,4 @@
-"""Calls of one view that are made at the same time. The core answers calls that arrive together from one state."""
+"""Calls of one view that are made at the same time. If calls arrive together, the core answers all of them from one state."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

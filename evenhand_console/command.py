@@ -64,8 +64,9 @@ def console(  # noqa: PLR0913, PLR0917 -- the options of a command
 ) -> None:
     """Serve the web console of a core until SIGTERM or Ctrl-C, and print its address.
 
-    The token of each visitor goes to the core, which decides what the visitor may see. With --token-file or
-    --tls-cert, visitors who have not logged in read with that identity, but with --origin only if --share-identity is given.
+    The token of each visitor goes to the core, which decides what the visitor may see. With --token-file or --tls-cert,
+    visitors who have not logged in read with that identity. If --origin is given, they do so only with
+    --share-identity.
 
     Examples:
         evenhand console

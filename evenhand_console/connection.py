@@ -146,7 +146,7 @@ class Opened:
         self.streams: set[grpc.Call] = set()
         """The streams of events from the follower."""
         self.since_s = since_s
-        """The instant at which the connection was opened, or at which other cores were last asked whether to read there."""
+        """The instant at which the connection was opened or, if later, at which `renew` last tried to replace it."""
         self.users = 0
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The name of a group, and the height at which its lanes begin."""
+    """The name of a group, the vertical position `y` at which its lanes begin, and the number of its spans."""
 
     name: str
     y: int

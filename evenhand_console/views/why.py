@@ -52,10 +52,10 @@ class Read:
 
     answer: explain_pb2.ExplainResponse
     found: Sequence[inspect_pb2.Allocation]
-    """The pods that were searched for the name in the address."""
+    """The pods among which the name in the address was looked up."""
     tree: inspect_pb2.QueueTree | None
     applications: Sequence[inspect_pb2.Application]
-    """The applications of a leaf queue whose max has too little headroom for the ask."""
+    """The applications of the ask's leaf queue if a limit of this queue blocks the ask, else none."""
     on_node: Sequence[inspect_pb2.Allocation] | None
     """The pods on the node that comes nearest to holding the ask; None if the caller may not see nodes."""
     past: history_pb2.GetPodHistoryResponse | None = None
