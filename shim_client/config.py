@@ -128,7 +128,7 @@ def settings_from(flat: Mapping[str, str]) -> Settings:
 
 
 def unclear_settings(flat: Mapping[str, str]) -> list[str]:
-    """Return one line for each value that cannot be used, so that the default of its setting is used."""
+    """Return one line for each value that cannot be used. The default of the setting is used instead."""
     if _volume_bind_ms(flat) is not None:
         return []
     written = flat[VOLUME_BIND_KEY].strip()[:40]

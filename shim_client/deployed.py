@@ -1,6 +1,6 @@
 """The shim as a process that works with a real API server: the process reads settings from ConfigMaps, serves health, and runs the shim.
 
-This module needs the extra `kubernetes`, which no other module of the package imports.
+This module needs the packages of the extra `kubernetes`. For this reason no other module of `shim_client` imports it.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ _TOO_LARGE: Final = ("larger than max", "metadata size exceeds")
 
 
 def is_too_large(error: AioRpcError) -> bool:
-    """Return whether gRPC refused a message, or dropped the details of an error, because of the size.
+    """Return whether gRPC refused a message that was too large, or dropped the details of an error because of their size.
 
-    For a message that is too large, the status code is RESOURCE_EXHAUSTED. A busy core answers with
-    RESOURCE_EXHAUSTED, too, but may accept another attempt.
+    For a message that is too large, the status code is RESOURCE_EXHAUSTED. A busy core answers with RESOURCE_EXHAUSTED,
+    too, but may accept another attempt.
     """
     details = error.details() or ""
     is_exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -209,7 +209,7 @@ class Connection:
         self._tables = 0
         self._session: Session | None = None
         self._broken = ""
-        """The reason why the last session broke off, as long as another core may resume that session; otherwise empty."""
+        """The reason why the last session broke off. The text is empty if no core may resume that session any more."""
         self._rounds = 0
         """The number of times that the shim has tried all cores since the session broke off."""
         self._renewals_left = 0

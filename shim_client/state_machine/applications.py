@@ -99,7 +99,7 @@ def answered(state: State, session: CoreSession, id_: str) -> ApplicationRecord 
 
 
 def retag(state: State, namespace: str) -> None:
-    """Send new tags for each application of a namespace that the core has with tags other than the present tags."""
+    """Send the present tags of a namespace for those of its applications that the core has with other tags."""
     tags = _tags(state, namespace)
     for application in all_applications(state):
         if application.namespace != namespace or not _was_sent(state, application):

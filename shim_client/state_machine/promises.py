@@ -54,7 +54,7 @@ def resettle(state: State, node: str) -> None:
 
 
 def end_all(state: State, session: CoreSession) -> None:
-    """Give up all places that a core asked for, because the session with that core has ended."""
+    """Give up all places that are kept for pods of a session, because this session has ended."""
     for uid in [uid for uids in state.promises.values() for uid in uids]:
         pod = state.pods.get(uid)
         if pod is not None and state.session_for(pod) is session:

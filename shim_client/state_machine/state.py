@@ -69,7 +69,7 @@ class ApplicationRecord:
     membership: Membership
     namespace: str
     originator: str
-    """Uid of the first real pod; it stays the same as long as the application exists."""
+    """Uid of the first real pod; it does not change until the application ends."""
     ran: bool = False
     """Whether a pod of the application was placed; the core then completes the application after its last pod."""
     placeholders_made: bool = False
@@ -105,7 +105,7 @@ class GangRecord:
     called: str
     members: dict[str, None] = field(default_factory=dict)
     labelled: Counter[int] = field(default_factory=Counter)
-    """Sizes that labels give, each with the number of members whose label gives it."""
+    """The sizes of the job that labels of its members give, each with the number of members whose label gives this size."""
     owners: dict[ObjectRef, OwnerRecord] = field(default_factory=dict)
     without_owner: int = 0
     seen: int = 0
@@ -316,7 +316,7 @@ class State:
     The value is None if ConfigMaps hold the configuration, or if the file has not changed since the start.
     """
     configuration_said: ConfigurationAnswer | None = None
-    """The core's last answer about that queue configuration, which is recorded on the ConfigMap or the file."""
+    """The core's last answer to a queue configuration. An event on the ConfigMap or the file has this answer."""
     bad: dict[str, str] = field(default_factory=dict)
     """Unreadable objects, by uid or name, with the message that was recorded on each."""
     to_announce: dict[str, None] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from shim_client.translate.matching import Labels, Selector, read_selector, sele
 
 _COUNTS = (1, 2**31 - 1)
 _SPREAD_WEIGHT = 100
-"""The weight of one pod for a spread with a maximum skew of 1, which is the weight of the strongest preference."""
+"""The weight of one pod for a topology spread with a maximum skew of 1. Kubernetes allows no preference a larger weight."""
 _AFFINITY = "spec.affinity."
 _SPREAD = "spec.topologySpreadConstraints[]."
 _GROUP_CHARACTERS = 24

@@ -1,4 +1,7 @@
-"""The wording of numbers in events and problems of the shim, which imports nothing of the server."""
+"""The wording of numbers in events and problems of the shim.
+
+The shim has its own wording, because it imports nothing of the server.
+"""
 
 
 def count(number: int, noun: str, one: str = "", many: str = "") -> str:

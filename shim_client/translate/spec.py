@@ -113,8 +113,8 @@ def own(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
 def foreign(parts: Sequence[object], given: Sequence[object]) -> SpecFacts:
     """Read the spec of another scheduler's pod.
 
-    Constraints on nodes are not read, because only that scheduler has to meet them. Volume claims are read, because the
-    volumes are attached.
+    Constraints on nodes are not read, because only that scheduler has to meet them. Volume claims are read, because
+    their volumes count against the attach limits of the node.
     """
     spec = _fields(_READ, parts)
     return SpecFacts(
