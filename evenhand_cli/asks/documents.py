@@ -110,7 +110,10 @@ def _documents(text: str, name: str) -> Iterator[Document]:
 
 
 def _check_depth(text: str, name: str) -> None:
-    """Raise Fault for a text that is nested too deeply. The check reads the parse events, because making nodes is recursive."""
+    """Raise Fault for a text that is nested too deeply.
+
+    The check reads the parse events. Parsing into nodes is recursive, so that deep nesting could overflow the stack.
+    """
     depth = 0
     for event in yaml.parse(text, Loader=Loader):
         if isinstance(event, yaml.CollectionStartEvent):

@@ -36,8 +36,9 @@ File = Annotated[
 def verify(file: File, output: Output = Form.TABLE) -> None:
     """Say whether a line of a decision log was changed, removed, inserted or lost.
 
-    Lines are lost in a crash or on a full disk. If the end of the log was cut off together with its end mark, only the last
-    number and digest show that: keep a copy of both elsewhere. Exit code 1: lines do not match or are missing.
+    Lines are lost in a crash or on a full disk. If the end of the log was cut off together with its end mark, only a
+    copy of the last number and digest can show that: keep such a copy elsewhere. Exit code 1: lines do not match or are
+    missing.
 
     Examples:
         evenhand log verify decisions.jsonl

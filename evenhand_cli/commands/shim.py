@@ -387,7 +387,7 @@ def _cores(
     table: Path | None,
     address: Callable[[str], CoreAddress],
 ) -> list[CoreAddress | CoreGroup]:
-    """Return the groups of `--cores`, or the cores of `--core`. Raises Fault for both options, and for a bad value."""
+    """Return the groups of `--cores`, or the cores of `--core`. Raises Fault if both options are given, or if a value is bad."""
     if table is None:
         return [address(one) for one in _different(core)]
     if _given(ctx, ["core"])["core"]:
@@ -436,7 +436,7 @@ def _warn_of_files(*secrets: Path | None) -> None:
 
 
 def _check_combination(ctx: typer.Context, *, kubernetes: bool) -> None:
-    """Raise Fault for a command line option that belongs to the other kind of cluster; environment variables are not checked."""
+    """Raise Fault for an option on the command line, but not in the environment, that has no effect for this kind of cluster."""
     names = OF_EMBEDDED if kubernetes else ON_KUBERNETES
     refuse_without("--cluster" if kubernetes else "--kubernetes", **_given(ctx, names))
     if not ctx.params["elect"]:

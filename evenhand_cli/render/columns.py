@@ -284,7 +284,11 @@ def _sum(widths: Iterable[int]) -> int:
 
 
 def _shares(columns: Sequence[Column], width: int) -> list[int]:
-    """Return the width of each column: spare width is given to names first, then to text, in order."""
+    """Return the width of each column.
+
+    Spare width is given in three passes from left to right: up to the width that each column wants, then to columns of
+    names, then to all columns.
+    """
     widths = [one.narrowest() for one in columns]
     spare = max(width - _sum(widths), 0)
     for limits in (

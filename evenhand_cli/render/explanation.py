@@ -227,9 +227,10 @@ def _limits(limits: Sequence[explain_pb2.LimitLevel], kinds: Sequence[str]) -> l
 
 
 def _headroom(levels: Levels, kinds: Sequence[str], *, free: bool = True) -> Iterator[Column]:
-    """Yield a column for each resource type that has a max on at least one level, then a column of verdicts.
+    """Yield a column for each resource type that at least one level limits, then a column of verdicts.
 
-    A verdict says whether its level blocks the ask.
+    A level is a queue on the ask's path, or a limit for a user or group. Its verdict says whether the level blocks the
+    ask.
     """
     limited = [kind for kind in kinds if any(kind in one.max for one in levels)]
     for place, kind in enumerate(limited, start=ANSWER + 1):

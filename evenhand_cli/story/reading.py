@@ -2,8 +2,8 @@
 
 The file is a Markdown page, a list of stories in YAML, or the blocks of one example, one after another. A page has an
 example for each block `yaml queues`. Blocks `yaml queues applied` and `yaml story` belong to the example of the last
-block `yaml queues` before them. The blocks of one example may also be copied from a page into a text without the
-page. A text of copied blocks begins with a configuration and steps; further configurations and steps may follow.
+block `yaml queues` before them. A file with the blocks of one example is a copy of these blocks from a page. Such a
+file begins with a configuration and steps; further configurations and steps may follow.
 """
 
 import difflib
