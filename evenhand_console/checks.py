@@ -21,14 +21,14 @@ For a role that may not request checks, the value is None. If there is no answer
 instant.
 """
 KEEP_MS: Final = 1000
-"""Milliseconds for which the answer of the checks is kept in a cluster without pods."""
+"""Milliseconds for which an answer of the checks counts as new in a cluster without pods. Then new checks begin."""
 PODS_PER_MS: Final = 5
-"""For each PODS_PER_MS pods of the cluster, an answer is kept one millisecond longer.
+"""For each PODS_PER_MS pods of the cluster, an answer counts as new one millisecond longer.
 
 With this rule, the checks take at most a fortieth of a processor.
 """
 SHOWN_MS: Final = 30_000
-"""Milliseconds for which a page still shows an answer that is no longer kept, while new checks run."""
+"""Milliseconds for which a page still shows an answer that no longer counts as new, while new checks run."""
 WAIT_S: Final = 0.1
 """Seconds for which a page waits for the answer of the checks.
 
