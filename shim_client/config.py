@@ -70,7 +70,7 @@ class Settings:
     With `service.podAllowPreemption: ignore`, only an annotation on the PriorityClass can opt pods out.
     """
     trust_user_info: bool = True
-    """Whether the shim trusts the annotation of every pod that names the pod's user.
+    """Whether the shim trusts, on every pod, the annotation that names the pod's user.
 
     With `service.trustUserInfo: enforced`, the shim reports the user in the annotation only if an admission policy
     guards the annotation.

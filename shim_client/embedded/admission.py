@@ -219,8 +219,8 @@ def _check_class(item: Mapping[str, Any]) -> None:
 def _default_class(classes: Mapping[str, KubeObject]) -> str:
     """Return the name of the globalDefault class.
 
-    If several classes are globalDefault, return the class with the lowest value. If no class is globalDefault, return
-    "".
+    If several classes are globalDefault, return the name of the class with the lowest value. If no class is
+    globalDefault, return "".
     """
     defaults = [
         (item.get("value", 0), name) for name, item in classes.items() if item.get("globalDefault")

@@ -35,7 +35,7 @@ class Assignment(NamedTuple):
     """
     apart: tuple[Term, ...]
     groups: frozenset[str] = frozenset()
-    """The groups of the pod's preferences. The core counts the pod for other pods of these groups."""
+    """The groups of pods to which the pod belongs by its preferences. The core itself counts the pods of these groups."""
 
 
 class Question(NamedTuple):
@@ -261,7 +261,8 @@ def questions(demands: Demands) -> list[Question]:
 def question_of(preference: Preference) -> Question:
     """Return the question of a preference.
 
-    The question counts the pods that the preference selects, except pods that the core counts as a group.
+    The question counts the pods that the preference selects, except the pods of its group, which the core itself
+    counts.
     """
     return Question(
         (preference.who,), preference.topology_key, preference.staying, preference.group

@@ -66,8 +66,8 @@ def allocation(report: PodReport) -> si_pb2.Allocation:
 def _alike_message(report: PodReport) -> si_pb2.Allocation:
     """Return the common part of the messages about pods of one owner.
 
-    The cache key is the identity of the objects that these pods share. The report is stored with the message, so that
-    no other object can get the same identity.
+    The cache key has the identities (`id`) of the objects that these pods share. The report, which holds these objects,
+    is stored with the message: while the objects exist, no other object has their identities.
     """
     wanted = report.constraints
     preferred = report.preferences
