@@ -113,7 +113,10 @@ def _read_detail(detail: AnyMessage, violations: list[str], advice: list[str]) -
 
 
 def refusal_of(error: grpc.RpcError, address: str) -> Fault | None:
-    """Return the Fault of a failed call if the core does not know the caller, or does not allow the call. Otherwise return None."""
+    """Return the Fault for a failed call if the core does not know the caller, or does not allow the call.
+
+    Otherwise return None.
+    """
     refused = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
     if not isinstance(error, grpc.Call) or error.code() not in refused:
         return None

@@ -1,4 +1,4 @@
-"""The reasons why a group of asks does not fit: the nearest nodes, the limits without headroom, and the next steps."""
+"""The reasons why a group of asks does not fit: the nearest nodes, the limits with too little headroom, and the next steps."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -14,14 +14,14 @@ from evenhand_cli.render.screen import first_that_fits
 from evenhand_cli.render.words import plural
 
 UNMET_ROWS_MAX = 8
-"""Maximum number of pairs of queue and type below their guarantee that are listed.
+"""Maximum number of lines, each about a queue and a type of which the queue has less than its guarantee.
 
 `--all` lists all.
 """
 CASES_MAX = 3
 """Maximum number of groups of asks that are shown for unmet guarantees; `--all` shows all."""
 VALUES_AT = len("  bound by") + 2
-"""Width of the names of the facts, up to the values."""
+"""The column at which the values of facts begin, to the right of the names of facts."""
 
 
 def unmet(

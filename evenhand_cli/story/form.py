@@ -29,7 +29,7 @@ class Step(BaseModel):
     do: list[str] = Field(default_factory=list)
     then: list[str] | None = None
     queues: list[dict[str, Any]] | None = None
-    """The queues below root of another configuration, which is applied."""
+    """The queues of another configuration that this step applies, given as the children of root."""
     partition: dict[str, Any] | None = None
     """The settings of the partition, apart from its queues, in the configuration that this step applies.
 
@@ -41,7 +41,7 @@ class Step(BaseModel):
     If there is a slash, the live choice is before the slash, and the choice of the shadow after it.
     """
     would: dict[str, str] = Field(default_factory=dict)
-    """The outcome for a waiting ask under the shadow settings: the node that it would get, or the rule against a decision."""
+    """The outcome for a waiting ask under the shadow settings: the node that it would get, or the forbidding rule."""
     reserved: dict[str, list[str]] | None = None
     waits: dict[str, str] = Field(default_factory=dict)
     verdicts: dict[str, str] = Field(default_factory=dict)
