@@ -1,4 +1,4 @@
-"""The metrics of a shim for Prometheus: whether it leads, in which epoch, and for how long it surely holds the lease.
+"""The metrics of a shim for Prometheus: whether the shim leads, in which epoch, and for how long it surely holds the lease.
 
 A thread of the Prometheus library serves the metrics in plain text on a separate port. The metrics contain no names
 from the cluster.

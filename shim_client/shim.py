@@ -167,7 +167,7 @@ class Shim:
         self._configured: ConfigurationAnswer | None = None
         """The core's last answer to a queue configuration that was passed to `on_configured`."""
         self.on_configured: list[Callable[[ConfigurationAnswer], None]] = []
-        """Functions that are called with each new answer of the core to a queue configuration, unless it equals the last one."""
+        """Functions that are called with each answer of the core to a queue configuration that differs from its last answer."""
         self.on_live: list[Callable[[bool], None]] = []
         """Functions that are called with True when the core has confirmed all reports, and with False when a session ends."""
         self.on_warm: list[Callable[[], None]] = []
