@@ -231,8 +231,8 @@ def _put_in_force(
 def diff(core: Core, file: QueuesFile, output: Output = Form.TABLE) -> None:
     """Show what would change if a file came into force. Nothing is applied.
 
-    `+` marks what the file adds, `-` what it removes, `~` a setting that it changes: as it is in force, then as in the
-    file. Differences in comments, order and spelling are not shown, because they change nothing for the core.
+    `+` marks what the file adds, `-` what it removes, `~` a setting that it changes, first with the value in force and then
+    with the value in the file. Differences in comments, order and spelling are not shown, because they change nothing for the core.
 
     Exit code 0: the file says the same; 1: something would change; 2: the file has errors; 3: the core does not answer.
     `evenhand config apply FILE --dry-run` also shows what would become of queues and pods.
