@@ -206,7 +206,7 @@ class WhatIf:
 
 
 def _edited(fields: dict[str, str]) -> what_if.Present:
-    """Return the text of a form, with the revision and the digest of the configuration from which it was made."""
+    """Return the text of a form, with the revision and the digest of the configuration from which the text was made."""
     return what_if.Present(
         revision=number(fields.get("base_revision", "")),
         digest=fields.get("base_digest", ""),
