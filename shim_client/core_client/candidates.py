@@ -46,8 +46,8 @@ class Core:
 
         Raises AioRpcError if the core does not answer or does not know the service.
 
-        If the core did not answer, the next health check uses a new channel: a channel whose attempts to connect
-        failed refuses calls for a moment, even if the core runs again.
+        If the core did not answer, the next health check uses a new channel. After its failed attempts to connect, the
+        old channel would refuse calls for a moment, even if the core runs again.
         """
         if self._is_silent:
             await self.close()

@@ -36,7 +36,10 @@ _REFUSED = frozenset(
 
 
 class ConfigurationPost:
-    """A sender of the latest configuration text; it passes the core's answers on to the session's sink."""
+    """A sender of the latest configuration text.
+
+    The core's answers are passed to the sink, the function that receives decisions.
+    """
 
     def __init__(self, metadata: Metadata, rm_id: str) -> None:
         self.metadata = metadata
@@ -57,7 +60,7 @@ class ConfigurationPost:
     async def deliver(self, channel: Channel, sink: Sink) -> None:
         """Send the text to the core, if a text was set.
 
-        Raises SessionLostError if the call fails; an answer that refuses the text goes to `sink`.
+        The core's answer goes to `sink`, even if it refuses the text. Raises SessionLostError if the call fails.
         """
         self._changed.clear()
         if self._wanted is None:

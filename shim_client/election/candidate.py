@@ -1,7 +1,7 @@
 """The facts that one candidate knows about the lease, and its next step; pure functions with the time as an argument.
 
-Two candidates never hold the lease at one instant, whatever the delays and failures of their requests, if their clocks
-gain or lose less than the margin while a lease lasts:
+At most one candidate holds the lease at any instant, whatever the delays and failures of requests. The condition is that
+the candidates' clocks gain or lose less than the margin while a lease lasts. There are three reasons:
 
 - The holder counts the lease's `duration` from the *start* of its last successful write. The store changed the lease
   after this start. The holder stops `margin` before `duration` has passed.

@@ -35,8 +35,8 @@ def declared(
     """Return the announcement of an application, with the fields that follow from its task groups.
 
     Before placeholders are created, `placeholder_ask` is the sum of all placeholders. After their creation
-    `placeholder_ask` is the sum of the remaining placeholders, so that the application does not wait for a
-    placeholder that was preempted meanwhile. For an application that already runs, `placeholder_ask` is empty.
+    `placeholder_ask` is the sum of the remaining placeholders: the application must not wait for a placeholder that was
+    preempted meanwhile. For an application that already runs, `placeholder_ask` is empty.
     """
     maker = _maker(state, application)
     if maker is None:

@@ -1,9 +1,8 @@
 """Preferences of a waiting pod about pods that the core does not count, as weights of topology domains (design 6.15).
 
 The core itself counts the pods of the pod's own groups, such as the replicas of one Deployment. Other pods that a
-preference selects (pods of other owners or schedulers) are counted here: each topology domain in which such pods run
-becomes part of a term on the node's label. An ask is reported again when the counts of other pods change (see
-`recheck`).
+preference selects (pods of other owners or schedulers) are counted here. The topology domains in which such pods run
+become terms on a label of nodes. An ask is reported again when the counts of other pods change (see `recheck`).
 """
 
 from __future__ import annotations
