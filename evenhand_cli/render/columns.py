@@ -38,7 +38,7 @@ ANSWER = 1
 A column with this priority is left out after all other columns, even when its cells are all equal.
 """
 FIRST = 9
-"""Smallest priority of the columns that are left out first, even before columns with equal cells."""
+"""Columns with this priority or a greater one are left out first, even before columns with equal cells."""
 NEVER_FOLDED = 0
 NAME_MAX = 40
 """Maximum width of a name in a list of facts; longer names are shortened."""
@@ -57,7 +57,7 @@ _PARTS = re.compile(r"(?<=\.)")
 class Column:
     """A column with one cell for each row.
 
-    Of two columns, the column with the greater `gives_way` is left out first.
+    The priority is `gives_way`: of two columns, the column with the greater number is left out first.
     """
 
     name: str

@@ -41,7 +41,7 @@ class Row:
 
     queue: inspect_pb2.Queue
     lead: str
-    """The guides of the tree before the queue's name."""
+    """The guides of the tree (the lines that show the nesting) before the queue's name."""
     below: str
     """The guides of the tree before the queue's children."""
     beside: str
