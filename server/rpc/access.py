@@ -87,8 +87,8 @@ class Access:
     def open_to_all(self) -> bool:
         """Whether a caller without a token counts as an operator.
 
-        Such a caller is an operator only if the port has no TLS: on a loopback address, or if --insecure says that the network
-        is trusted. With --insecure and a tokens file, callers need a token.
+        This is so if the port has no TLS. A port without TLS is allowed on a loopback address, and with --insecure, which says that
+        the network is trusted. If both --insecure and a tokens file are given, callers need a token.
         """
         return self.tls_cert is None and not (self.insecure and self.tokens_file)
 

@@ -1,7 +1,7 @@
 """The delay of decisions until a follower has them, as `evenhand serve --follower-acknowledges` requests (design 7.8).
 
 The decisions of a slice (`server.rpc.pump`) are sent when a follower has acknowledged the slice. If a follower takes too long,
-later slices do not wait for this follower as long as it has not caught up. A slow follower thus delays decisions once and not
+later slices do not wait for this follower until it has caught up. A slow follower thus delays decisions once and not
 at every slice.
 """
 

@@ -34,7 +34,7 @@ class Acknowledgements:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Ask followers to acknowledge their input as long as the context is open."""
+        """Ask followers to acknowledge their input while the context is open."""
         self._waiting += 1
         self._wake()
         try:

@@ -133,7 +133,7 @@ class Readings:
     async def read(self, text: str, source: str, field: str = "yaml", order: str = "") -> Loaded:
         """Return the result of reading a text.
 
-        Readings of one ``order`` return in the order in which they were requested.
+        ``order`` is a name. Readings with the same name return in the order in which they were requested.
 
         Raise CallError in these cases: the text is too long (in ``field`` of the request), there are too many readings at once,
         the text took too long or ended the process twice, or no process could be started.
@@ -152,9 +152,9 @@ class Readings:
 
     @contextlib.asynccontextmanager
     async def _in_order(self, order: str) -> AsyncIterator[None]:
-        """Wait for the earlier readings of this order, and make later readings of the order wait for this reading.
+        """Wait for the earlier readings with the name ``order``, and make later readings with this name wait for this reading.
 
-        A reading without an order does not wait.
+        A reading with the name "" does not wait.
         """
         if not order:
             yield
@@ -199,7 +199,8 @@ class Readings:
 async def _attempt(reader: _Reader, message: bytes, seconds: float) -> tuple[bytes | None, int]:
     """Return the answer of the process, and how often the process ended.
 
-    This is 0 if there is an answer, and otherwise 1, with None as the answer. Raise TimeoutError if the process takes too long.
+    If there is an answer, the number is 0. Otherwise the number is 1 and the answer is None. Raise TimeoutError if the process
+    takes too long.
     """
     try:
         return await reader.read(message, seconds), 0

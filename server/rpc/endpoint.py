@@ -138,7 +138,8 @@ class Setting:
 class End(enum.Enum):
     """The way in which the work of a core ended.
 
-    FORCED: the work was cancelled, perhaps in the middle of a change of the state, or has not ended yet.
+    FORCED: the work did not end by itself. It was cancelled, perhaps in the middle of a change of the state. A core that still works
+    has this value, too, so that a stop at this moment counts as forced.
     """
 
     ORDERLY = "orderly"

@@ -89,7 +89,7 @@ class History:
         """The number of the latest entry by kind of event."""
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Record every decision except the answers to barriers."""
+        """Record every decision except the refusals of barrier asks (`decisions.BARRIER`), which report no fault."""
         if AskRejected in decisions.kinds:
             decisions = Decisions([one for one in decisions.all if not is_barrier(one)])
         self.last += len(decisions)

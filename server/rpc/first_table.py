@@ -1,8 +1,8 @@
-"""The check of the first table of cores in a group that decides without a table (design 7.6).
+"""The check of a table of cores that is to come into force in a group of cores without a table (design 7.6).
 
-A core that was started with a table may follow a leader that has no table. The table of this core comes into force when this
-core leads. Until then, the leader may apply a configuration with a partition that the table gives to another group of cores. In
-this case the table cannot come into force.
+The table says which group of cores decides for which partition. A core that was started with a table may follow a leader that
+has no table. The table of this core comes into force when this core leads. Until then, the leader may apply a configuration
+with a partition that the table gives to another group of cores. In this case the table cannot come into force.
 """
 
 from collections.abc import Iterator

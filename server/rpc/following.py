@@ -479,7 +479,7 @@ class Leaders:
     async def lead(self) -> str:
         """Wait until another core leads and its state is newer than that of this core. Return the address of that core.
 
-        As long as a manager has a stream to this core, this core continues to lead. If no manager has a stream to either core,
+        While a manager has a stream to this core, this core continues to lead. If no manager has a stream to either core,
         the core with less input follows. The core that served managers last therefore gets no older state.
         """
         replica = self._replica
@@ -513,7 +513,7 @@ class Leaders:
         return pb.GetReplicationResponse()
 
     async def _join(self, leader: str) -> str:
-        """Follow one leader as long as it answers. Return why this core no longer follows the leader."""
+        """Follow one leader while it answers. Return why this core no longer follows the leader."""
         async with self._channel(leader) as channel:
             call = channel.unary_stream(
                 FOLLOW,

@@ -108,7 +108,10 @@ class HandingOver:
             raise _refused(self._why_none(name))
 
     def _candidates(self, name: str = "") -> Sequence[Follower]:
-        """Return the followers that are cores. If a name is given, return only followers with this name."""
+        """Return the followers that acknowledge their input, and can therefore lead next.
+
+        If a name is given, return only followers with this name.
+        """
         followers = self._feed.followers
         return [one for one in followers if one.process and name in {"", one.name}]
 

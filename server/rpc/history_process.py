@@ -1,7 +1,7 @@
 """The main program of the process that writes the history: `python -m server.rpc.history_process`, started by a core.
 
 The arguments are a JSON object on the first line of the input. They are not on the command line, because a URL may hold a
-password, and other users can read command lines. Frames of `server.history.rows` follow.
+password, and other users can read command lines. After this line, the input has frames: encoded groups of rows (`server.history.rows`).
 """
 
 import json

@@ -15,11 +15,11 @@ from server.replication.applying import LostError
 from server.replication.feed import BACKLOG_BYTES_MAX
 
 LOOK_S: Final = 0.2
-"""The seconds that an arrived message takes at most to get from gRPC's thread to this module."""
+"""The longest time in seconds that a message which has arrived takes to get from gRPC's thread to this module."""
 
 
 class Incoming:
-    """The messages of one stream that this core has not processed. Messages are read as long as the context is open."""
+    """The messages of one stream that this core has not processed. Messages are read while the context is open."""
 
     def __init__(
         self,

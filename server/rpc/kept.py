@@ -13,7 +13,10 @@ _FIRST: Final = 0
 
 
 class Kept:
-    """The last pieces of a stream. Pieces are numbered from 1 since the session began. ``last`` is the number of the last piece."""
+    """The last pieces (encoded decisions) of a stream.
+
+    Pieces are numbered from 1 since the session began. ``last`` is the number of the last piece.
+    """
 
     def __init__(self, session: str, last: int = _FIRST) -> None:
         self.session = session

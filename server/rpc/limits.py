@@ -154,9 +154,9 @@ An event with this number of objects takes about 6 ms.
 
 STEP_OBJECTS: Final = 250
 STEP_BYTES: Final = 1 << 16
-"""The number of objects and of bytes that the slow path reads from a message in one step.
+"""The number of objects and of bytes of a message that are decoded in one step, not counting asks on the fast path.
 
-After each step, the slow path yields to the event loop.
+Between two steps, the event loop runs other tasks.
 
 A step takes 5 to 15 ms.
 """

@@ -211,7 +211,7 @@ class LogWay:
     async def _check(self, link: Link) -> Tail:
         """Return the end of the log. Raise FencedError if another core has begun a term since this core read or wrote last.
 
-        If this core could not read which term was in force, it leads as long as a manager has a stream to this core.
+        If this core could not read which term was in force, it leads while a manager has a stream to this core.
         """
         tail = await link.tail()
         if tail.last <= self._state.sequence or not tail.term:

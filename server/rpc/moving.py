@@ -119,7 +119,7 @@ class Moving:
         await self._pump.ask(event._replace(content=moving.encoded(part)))
 
     async def arrived(self, event: PartitionMoving) -> None:
-        """End a copy. Raise CallError if the copy cannot be used."""
+        """Complete the copy of a partition, of which all parts have arrived. Raise CallError if the copy cannot be used."""
         self._check_leads()
         await self._pump.ask(event._replace(step=MoveStep.ARRIVED, number=0, content=""))
         if event.partition not in self._core.state.arrivals:

@@ -17,12 +17,12 @@ StateKey = tuple[str, str]
 
 
 class Outbox:
-    """The pieces and the scheduling states that wait for a stream, up to a limit of objects and bytes.
+    """The encoded decisions (*pieces*) and the scheduling states that wait for a stream, up to a limit of objects and bytes.
 
     Above that limit the outbox is *spilled*, and holds nothing.
 
-    Scheduling states are sent only when no other pieces wait. The outbox keeps only the last state of each ask, and drops this
-    state when the ask is placed.
+    A scheduling state says why an ask waits. Scheduling states are sent only when no other pieces wait. The outbox keeps only
+    the last state of each ask, and drops this state when the ask is placed.
     """
 
     def __init__(self) -> None:

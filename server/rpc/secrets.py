@@ -1,7 +1,7 @@
 """The files that decide which callers may reach the ports. The files are read at the start, and again when one of the files changes.
 
 Certificate, key and client authority together are one secret. The file of roles is another secret, and the file of tokens is a
-third. A secret is replaced completely or not at all. As long as a new file cannot be used, the content that was read before stays
+third. A secret is replaced completely or not at all. While a new file cannot be used, the content that was read before stays
 in force.
 """
 

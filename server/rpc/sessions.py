@@ -1,8 +1,8 @@
 """The sessions: which stream belongs to which resource manager, and what ends a stream (design 1.10).
 
-A stream belongs to the manager that its first message names. There is one *session* for each manager and kind of stream. A new
-stream replaces the previous stream. The outboxes of a registered manager stay when its streams end. Decisions that are made
-before a stream is opened are therefore not lost.
+A stream belongs to the manager that its first message names. A manager has at most one stream of each kind: a new stream
+replaces the previous stream. In this module, a `Session` is one stream. The outboxes of a registered manager stay when its
+streams end. Decisions that are made before a stream is opened are therefore not lost.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Session:
         self.rm_id: str | None = None
         self.outbox = Outbox()
         self.written = 0
-        """The number of messages that were passed to gRPC for this stream. The number grows as long as the client reads."""
+        """The number of messages that were passed to gRPC for this stream. The number grows while the client reads."""
         self.filled = asyncio.Event()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None

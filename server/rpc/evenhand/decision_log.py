@@ -21,7 +21,7 @@ _TAGS: Final = attrgetter("tags")
 
 
 class Change(NamedTuple):
-    """A change of a decision: it was made, or it moved to another state. ``record`` is the decision as it was made."""
+    """A change of a decision: the decision was made, or it moved to another state. ``record`` is the decision as it was made."""
 
     number: int
     at_ms: int

@@ -179,7 +179,7 @@ def _asked(change: Change, request: pb.WatchDecisionsRequest) -> bool:
 
 
 def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
-    """Return whether the change is the veto of a victim that is missing in the part of the decision that the caller may read."""
+    """Return whether the change is a veto of a victim about which the caller may not read."""
     if moved is None or not moved.key:
         return False
     return all(one.key != moved.key for one in side.record.victims)

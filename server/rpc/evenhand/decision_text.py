@@ -122,13 +122,13 @@ def evicted_sentence(found: pb.Decision, one: pb.Victim, now: int) -> str:
 
 
 def of_victim(levels: Iterable[pb.DecidingLevel], queue: str) -> list[pb.DecidingLevel]:
-    """Return the levels of a victim's own queue, and of the queues above it, that the caller may read."""
+    """Return the levels (queues with their numbers) on a victim's path that the caller may read."""
     own = (one for one in levels if one.role == VICTIM and not one.hidden)
     return [one for one in own if is_below(queue, one.queue)]
 
 
 def held(levels: Sequence[pb.DecidingLevel]) -> str:
-    """Return the usage of the queues of these levels as text: `queue root.a held 8 cores of 2 cores guaranteed`.
+    """Return the usage of the queues in these levels as text: `queue root.a held 8 cores of 2 cores guaranteed`.
 
     Queues are separated by semicolons. The queue with the longest path comes first.
     """

@@ -217,7 +217,9 @@ def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
 
 
 def levels(found: Iterable[Level], sees: Sees) -> list[pb.DecidingLevel]:
-    """Return the messages of the queues that influenced the decision. Queues that the caller does not see are marked as hidden.
+    """Return the messages of levels: queues that influenced the decision, with their numbers.
+
+    Queues that the caller does not see are marked as hidden.
 
     The numbers are passed on unchanged. `redaction.levels` has to remove the numbers of hidden queues first.
     """

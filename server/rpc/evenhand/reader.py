@@ -71,7 +71,8 @@ class Reader:
     def partitions(self) -> Sequence[PartitionReport]:
         """Return all partitions.
 
-        A viewer gets only the partitions that have the viewer's queue, and only the name and kind of each partition.
+        A viewer gets only the partitions that have the viewer's queue. Of each partition, a viewer gets the name, the node order, and
+        whether the sync of its manager is complete.
         """
         found = inspect.partitions(self._core, counted=False)
         if self.sees_cluster:
@@ -205,7 +206,7 @@ def _find(report: QueueReport, path: str) -> QueueReport | None:
 
 
 def without_numbers(report: PartitionReport) -> PartitionReport:
-    """Return the report of a partition with only its name and kind."""
+    """Return the report with only the name of the partition, its node order, and whether its manager's sync is complete."""
     return replace(
         report,
         nodes=0,

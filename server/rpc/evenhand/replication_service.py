@@ -81,7 +81,7 @@ class ReplicationService:
     ) -> AsyncIterator[pb.FollowResponse]:
         """Yield slices until the pump has ended and everything was sent, so that a follower of a core that ends misses nothing.
 
-        As long as acknowledgements are asked for, the stream stays open. A core that no longer leads ends the stream.
+        While acknowledgements are asked for, the stream stays open. A core that no longer leads ends the stream.
         """
         asked = self._acknowledgements
         while not self._pump.ended or follower.is_waiting or asked.is_asked:
