@@ -490,7 +490,7 @@ class Leaders:
                     return other
 
     def _is_newer(self, other: pb.GetReplicationResponse) -> bool:
-        """Return whether another process leads, and has a manager or more input than this core."""
+        """Return whether another process leads, and has a stream of a manager, or more input than this core."""
         if other.state != State.LEADER or other.process == self._replica.process:
             return False
         has_more = (other.position, other.process) > (self._feed.position, self._replica.process)

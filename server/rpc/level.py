@@ -70,8 +70,8 @@ def _groups(table: Assignment | None) -> Mapping[str, bool]:
 
     The value of a group in the result says whether this core belongs to the group.
 
-    Each core also names the other groups, so that a monitor notices a group whose cores are all away. The name is "" without a
-    table.
+    Each core also names the other groups, so that a monitor notices a group whose cores are all away. Without a table, there is
+    one group with the name "".
     """
     if table is None:
         return {"": True}

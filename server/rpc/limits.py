@@ -78,7 +78,7 @@ MANAGER_GONE_MS: Final = 600_000
 """The milliseconds without a stream after which a manager counts as gone. A manager with objects in the core never counts as gone."""
 
 FIRST_MESSAGE_MS: Final = 30_000
-"""The milliseconds that a stream has to name its manager. A stream that takes longer is ended if another stream needs its place."""
+"""The milliseconds within which a stream has to name its manager. A stream that takes longer is ended if another stream needs its place."""
 
 REGISTRATION_WAIT_S: Final = 2.0
 """The seconds that the first message of a stream waits at most while its manager registers again."""

@@ -71,7 +71,7 @@ class Offer(NamedTuple):
 
     @staticmethod
     def counts(manager: Manager) -> si_pb2.ResumedSession:
-        """Return the number of messages of each stream that the core has taken."""
+        """Return, for each stream, how many of its messages the core has taken."""
         assert manager.session is not None, "the session was just continued"
         taken = manager.session.taken
         return si_pb2.ResumedSession(

@@ -161,7 +161,7 @@ class DecisionLog:
     def _moved(self, moved: DecisionMoved) -> None:
         """Record that a decision moved to another state.
 
-        If an earlier process made the decision, its record is read from the core. A decision that the core no longer has is
+        If an earlier process made the decision, the record of the decision is read from the core. A decision that the core no longer has is
         ignored.
         """
         record = self._records.get(moved.decision_id)

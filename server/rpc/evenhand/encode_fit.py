@@ -10,7 +10,7 @@ from server.rpc.roles import Caller
 
 
 def seen(fit: GroupFit, caller: Caller) -> GroupFit:
-    """Return the part of a fit that the caller may read. A viewer gets no nodes, no missing total and no limits of other queues."""
+    """Return the part of a fit that the caller may read. A viewer gets no nodes, no missing amounts and no limits of other queues."""
     if sees_all(caller):
         return fit
     limits = tuple(one for one in fit.limits if caller.sees(one.queue))

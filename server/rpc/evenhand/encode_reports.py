@@ -34,13 +34,13 @@ _SEVERITIES: Final = {
 }
 
 Reasons = Mapping[str, Mapping[str, int]]
-"""The number of asks that wait for each code, by queue or application."""
+"""The number of waiting asks by the code of their reason, for each queue or application."""
 Limits = Mapping[str, Sequence[UserLimitReport]]
 """The user and group limits that each queue sets, by its path."""
 
 
 def reasons_by_queue(asks: Iterable[AllocationReport]) -> Reasons:
-    """Return the number of waiting asks of each queue by their code."""
+    """Return, for each queue, the number of its waiting asks by the code of their reason."""
     counts: dict[str, Counter[str]] = {}
     for ask in asks:
         if not ask.node_id:
@@ -49,7 +49,7 @@ def reasons_by_queue(asks: Iterable[AllocationReport]) -> Reasons:
 
 
 def reasons(counts: Mapping[str, int]) -> list[pb.ReasonCount]:
-    """Return the counts of reasons, most frequent first."""
+    """Return the messages of the numbers of asks by reason, most frequent reason first."""
     ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     return [pb.ReasonCount(code=code, count=count) for code, count in ranked if count]
 

@@ -101,10 +101,10 @@ def _may_know(found: Cure, caller: Caller) -> bool:
 
 
 def lost_work(partition: str, lines: Iterable[LostLine], caller: Caller) -> list[pb.LostWork]:
-    """Return the messages of the lines of lost work whose preempting queue or victims' queue the caller sees.
+    """Return the messages of lost work. A line is included if the caller sees the preempting queue or the victims' queue.
 
-    A viewer's queues are its own queue, the queues below it and the queues above it. For a viewer, any other queue is called
-    `another queue`, and the owners of other queues' victims are left out. Lines that thereby become equal are summed.
+    A viewer gets the names of its own queue, of the queues below it and of the queues above it. Any other queue is called
+    `another queue`. The owners of victims in queues that the viewer does not see are left out. Lines that thereby become equal are summed.
     """
     found: dict[tuple[str, str, str, str, str], tuple[Lost, Mapping[str, int]]] = {}
     for one in lines:

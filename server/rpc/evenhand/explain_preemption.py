@@ -78,7 +78,7 @@ class Preempted:
         )
 
     def evicted(self, key: str, partition: str, now: int) -> pb.ExplainResponse | None:
-        """Return the latest decision by which an allocation with this key, or a pod with this name, was evicted.
+        """Explain the latest decision by which an allocation with this key, or a pod with this name, was evicted.
 
         Return None if there is no such decision. Return None also for the name of a pod that exists now, because such a pod is
         explained by its key.
@@ -134,7 +134,7 @@ class Preempted:
     def add_quota(self, response: pb.ExplainResponse) -> None:
         """Add the effects on a running allocation of the quota runs that are scheduled in the queues above it.
 
-        The sentences follow the first line. Add nothing to the answer about an allocation that is being evicted.
+        The sentences follow the first line of the answer. Add nothing to the answer about an allocation that is being evicted.
         """
         state = self._core.state.partitions.get(response.partition)
         ask = None if state is None else state.asks.get(response.key)
