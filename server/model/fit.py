@@ -3,7 +3,8 @@
 All functions are pure and use whole numbers. The heaps call these functions on the live state, and the scan kernel calls them
 on a trial. The reference implementation of the tests calls the functions for one ask at a time (design 1.7 and 6.3). A *demand*
 is a tuple of ``(index, quantity)`` pairs, where the index identifies a resource type of the partition. *Amounts* are lists with
-one quantity for each such index.
+one quantity for each such index. A *measure* is a list of the amounts with which
+a usage is compared, such as a guarantee or a max.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ SCORE_BITS: Final = 20
 SHARE_ONE: Final = 1 << SHARE_BITS
 """The scaled value of a share of 1. With this share, the usage equals the measure to which it is compared."""
 SHARE_UNBOUNDED: Final = 1 << 62
-"""The share of a queue that uses a resource type of which its measure is 0."""
+"""The share of a queue that uses a resource type of which the measure is 0."""
 
 
 def fits(demand: Demand, free: Sequence[int]) -> bool:

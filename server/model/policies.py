@@ -121,7 +121,7 @@ class PolicyFacts:
     breaks_firm: bool = False
     """Whether the policy may evict firm pods if `firmbreak: true` is set (G11)."""
     may_thrash: bool = True
-    """Whether the thrashing guard watches the policy and may freeze pairs of the policy.
+    """Whether the thrashing guard watches the policy, and may stop its evictions between a preemptor and its victims.
 
     The value is False for a policy without victims, and for a policy whose evictions are bounded in another way (invariant 18).
     """

@@ -36,12 +36,13 @@ class SettingReport:
 class ReachReport:
     """The queues from which a queue's asks may claim pods, and the queues that may claim the queue's own pods (G2, G3, G5).
 
-    If a list would contain a queue and all queues below it, the list names only the upper queue. ``scope`` is the scope root of
-    the queue. ``fences`` has the fences on the path of the queue, from the nearest fence up. ``disabled`` says that the asks of
-    the queue claim nothing, and that no queue claims its pods. ``claims`` says that queues are entitled to shares by weight, or
-    that at least one leaf of the queue has a guarantee on its path up to ``scope``. ``claims_inside`` says that the queues below
-    this queue may claim from each other. ``unguaranteed`` says that fences allow other queues to claim the pods of the queue,
-    but that none of these other queues has a guarantee.
+    If a list would contain a queue and all queues below it, the list names only the upper queue. ``scope`` is the nearest
+    fence on the path of the queue, else the root: claims for asks of the queue find victims only inside it. ``fences`` has the
+    fences on the path of the queue, from the nearest fence up. ``disabled`` says that the asks of the queue claim nothing, and
+    that no queue claims its pods. ``claims`` says that queues are entitled to shares by weight, or that at least one leaf of
+    the queue has a guarantee on its path up to ``scope``. ``claims_inside`` says that the queues below this queue may claim
+    from each other. ``unguaranteed`` says that fences allow other queues to claim the pods of the queue, but that none of
+    these other queues has a guarantee.
     """
 
     scope: str

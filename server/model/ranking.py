@@ -1,6 +1,6 @@
 """The order in which a decision compared its candidates: an excerpt around the victims, with the compared values.
 
-A ranking is kept as long as the record of its decision. The ranking answers questions such as "why this pod and not that one".
+A ranking is kept until the record of its decision is dropped. The ranking answers questions such as "why this pod and not that one".
 The decision log does not contain the ranking. When the decision is made, the values are only stored. The values are sorted when
 the first such question is asked.
 """

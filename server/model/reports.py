@@ -79,7 +79,7 @@ class PartitionReport:
     ``waiting`` has the number of waiting asks for each code. ``waiting`` is empty if asks were not counted. ``reservations`` is
     the number of all pledges, including pledges of decisions.
 
-    ``schedulable_nodes`` does not include nodes with an exclusive pledge.
+    ``schedulable_nodes`` does not include nodes with an exclusive pledge, which take only asks that have a pledge there.
     """
 
     name: str
