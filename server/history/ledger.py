@@ -30,7 +30,7 @@ Pending = dict[Table, dict[object, dict[str, Any]]]
 Tags = tuple[bytes, ...]
 
 COUNTER_BITS: Final = 40
-"""The number of low bits of an identifier that hold the counter. The bits above hold the number of the run."""
+"""The number of low bits of an identifier that hold the counter. The bits above hold the number of the core's run."""
 
 _FAILED: Final = "SCHEDULING_FAILED_ON_RM"
 _ORDERS: Final[Mapping[str, str]] = {
@@ -471,4 +471,4 @@ _OF_RUNS: Final[Mapping[str, Callable[..., None]]] = {
     Released.__name__: Ledger._ordered,
     AskStateChanged.__name__: Ledger._reason,
 }
-"""The action for each row of a run, by the kind of the run."""
+"""The action for each event or decision of a packed run (`rows_fast`), by the kind of the run."""

@@ -68,7 +68,7 @@ def _encoded(pack: Callable[[list[Any]], object], run: list[Any]) -> bytes | Non
 
 
 class _Asks(NamedTuple):
-    """Columns of asks or allocations. ``specs`` has the number of each ask's template, a resource and a priority."""
+    """Columns of asks or allocations. ``specs`` has the index of each ask's template in ``templates``."""
 
     rm_ids: Sequence[str]
     partitions: Sequence[str]

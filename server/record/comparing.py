@@ -117,7 +117,7 @@ class Comparison:
             self.same += 1
 
     def _pass_own(self, kinds: tuple[str, ...]) -> None:
-        """Skip the log's next lines as long as they have one of these kinds, in which the log reports on itself.
+        """Skip the log's next lines while they have one of these kinds, in which the log reports on itself.
 
         A line that reports missing lines is no difference, because the replay makes no such line.
         """

@@ -204,7 +204,7 @@ def boot_id() -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open the file of a mark, even if the mark is damaged or new, and return its descriptor.
+    """Open the mark file of a log, which may be new or damaged, and return its descriptor.
 
     Raise the errors that `Mark.opened` raises.
     """
