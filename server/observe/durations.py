@@ -110,8 +110,9 @@ class Waits:
 class Guarantees:
     """The histogram of unmet guarantees: from the instant at which a guarantee is found unmet until it is met or no ask waits.
 
-    The guarantee of a queue is unmet while an ask waits in the queue or below it, and the queue uses less than its guarantee of every
-    guaranteed type that the ask requests. Victims that are still terminating do not count as usage. Shares by weight are left out.
+    The guarantee of a queue is unmet while an ask waits in the queue or below it, and the queue is below its guarantee in
+    every guaranteed type that the ask requests. Victims that are still terminating do not count as usage. Shares by weight are
+    left out.
     """
 
     def __init__(self, core: Core) -> None:
@@ -145,14 +146,14 @@ class Guarantees:
     def sliced(self, now: int) -> None:
         """Check all watched queues.
 
-        If the last check of all is less than `CHECK_MS` ago, check only the queues that were not checked yet.
+        If less than `CHECK_MS` have passed since all were checked, check only the queues that were not checked yet.
         """
         self._check_after(CHECK_MS, now)
 
     def idle(self, now: int) -> None:
         """Check all watched queues, unless many are watched.
 
-        If more than `IDLE_QUEUES_MAX` are watched and the last check of all is less than `IDLE_CHECK_MS` ago, check only the
+        If more than `IDLE_QUEUES_MAX` are watched and less than `IDLE_CHECK_MS` have passed since all were checked, check only the
         queues that were not checked yet. Without this pause, a core with many watched queues would do little but check them,
         because it is idle after almost every ask. A check that is left out is made after a later slice, or before the next
         scrape.
@@ -296,8 +297,7 @@ class Durations:
 def _claimant(record: DecisionRecord) -> str:
     """Return the queue for which a decision frees capacity, or the queue whose usage a quota run or a trim reduces.
 
-    Return "" for a quota run or a trim that the core knows only from annotations that the shim found on its victims after a
-    restart.
+    Return "" for a quota run or a trim of an earlier run of the core, if it is known only from the annotations of its victims.
     """
     if record.shrink is not None:
         return record.shrink.queue

@@ -37,7 +37,7 @@ class Applied(NamedTuple):
 
 
 class Applier:
-    """A follower's core. ``decider`` is the feed itself, or an object that records the input and calls the feed."""
+    """A follower's core. ``decider`` passes input to the core: it is the `Feed` itself, or a recorder that calls the feed."""
 
     def __init__(self, feed: Feed, decider: Decider) -> None:
         self._feed = feed
@@ -131,9 +131,9 @@ class Applier:
 
 
 def why_not_first(mine: Assignment, state: State) -> str:
-    """Return why a table cannot be the first one of a group with this state: it changes the partitions of the group, or has a revision.
+    """Return why the table of cores ``mine`` cannot be the first table of a group of cores that has had none and has this state.
 
-    Return "" if the table can be the first one.
+    The table gives a partition of the group to another group, or has a revision. Return "" if it can be the first table.
     """
     if name := state.given_away(mine):
         return f"gives partition {name!r} to cores {mine.owner(name)!r}"
@@ -143,7 +143,7 @@ def why_not_first(mine: Assignment, state: State) -> str:
 
 
 def _check_first(mine: Assignment, state: State) -> None:
-    """Raise BadCheckpointError if the first table of a group changes the partitions of the group, or has a revision already."""
+    """Raise BadCheckpointError if a table of cores cannot be the first table of its group (see `why_not_first`)."""
     if why := why_not_first(mine, state):
         raise BadCheckpointError(
             f"the leader decides without a table of cores, and the table of this core {why}: "
