@@ -1,4 +1,4 @@
-"""The dispatch of decisions: each is encoded and put into the outbox of its manager's stream."""
+"""The dispatch of decisions: each decision is encoded and put into the outbox of its manager's stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
@@ -45,7 +45,7 @@ _Post = dict[_Place, _Letters]
 
 
 class Dispatch:
-    """The encoder that fills outboxes with decisions. A decision that has no stream, such as a note, only reaches observers."""
+    """The encoder that fills outboxes with decisions. A decision that has no stream, such as a note, reaches observers only."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

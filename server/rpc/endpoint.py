@@ -345,7 +345,7 @@ class Endpoint:
             self._health.mark(SERVICE_NAMES[0], serving=not held)
 
     async def drain(self, pump: asyncio.Task[None], grace: float) -> None:
-        """Stop gracefully: accept no new calls, let the pump empty its inbox, and send the outboxes to the clients that still read.
+        """Stop gracefully: accept no new calls, let the pump empty its inbox, and send the outboxes' contents to clients that still read.
 
         The pump and the clients have at most ``grace`` seconds each.
         """

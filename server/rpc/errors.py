@@ -268,7 +268,7 @@ def not_owner(owner: str, why: str) -> CallError:
 
 
 def not_yours(message: str) -> CallError:
-    """Return the error that a caller names an object of another caller, such as its manager."""
+    """Return the error that a caller names an object of another caller, such as a manager of that caller."""
     return CallError(grpc.StatusCode.PERMISSION_DENIED, "NOT_YOURS", message)
 
 

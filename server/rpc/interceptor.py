@@ -177,7 +177,7 @@ class Guard(grpc.aio.ServerInterceptor):
         return caller
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
-        """Return a handler for any method that admits the caller before it reads a byte of the caller's requests."""
+        """Return a handler, for any method, that first admits the caller and only then reads the caller's requests."""
         parse = handler.request_deserializer or bytes
         if handler.unary_unary:
             write = _answering(handler.unary_unary, parse)

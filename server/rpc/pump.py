@@ -547,7 +547,7 @@ class Pump:
 def _is_heard(mail: _Mail) -> bool:
     """Return whether a message is still to be taken.
 
-    A message is to be taken if its stream is open or has ended in order, or if the message came from no stream. If a stream ended
+    A message is to be taken if its stream is open or has ended normally, or if the message came from no stream. If a stream ended
     because this core handed over, its client sends the messages again to another core.
     """
     session = mail.session

@@ -43,7 +43,7 @@ class Offer(NamedTuple):
         )
 
     def is_reached(self, manager: Manager | None) -> bool:
-        """Return whether the core has this session, and has made every decision of it that the manager received."""
+        """Return whether the core has this session, and has made every decision of this session that the manager received."""
         if manager is None or manager.session is None or manager.session.name != self.session:
             return False
         sent = manager.session.sent

@@ -193,7 +193,7 @@ class Saving:
         self._note(why.decode(), position)
 
     def close(self) -> None:
-        """Save the state after an orderly end. The save runs in this process, because the core no longer decides anything."""
+        """Save the state after a normal end. The save runs in this process, because the core no longer decides anything."""
         if self._feed.position != self._position:
             self._note(self._write().decode(), self._feed.position)
 

@@ -303,7 +303,7 @@ class Scheduler:
             self._look_later(rm_id)
 
     def _look_later(self, rm_id: str) -> None:
-        """Schedule a check that reports the manager's absence if it lasts longer than a reconnect takes."""
+        """Schedule a check that reports the manager's absence if the absence lasts longer than a reconnect takes."""
         asyncio.get_running_loop().call_later(_LOOK_AFTER_S, self._look, rm_id)
 
     def _look(self, rm_id: str) -> None:
@@ -397,7 +397,7 @@ async def _drained(writer: asyncio.Task[None], session: Session) -> None:
 
 
 async def _write(session: Session, context: Context) -> None:
-    """Write messages from the outbox. If the session ends in order, the remaining messages are still written.
+    """Write messages from the outbox. If the session ends normally, the remaining messages are still written.
 
     If the session fails, the remaining messages are dropped.
     """

@@ -62,7 +62,7 @@ SEQUENCE: Final[Mapping[Kind, int]] = {
 class Session:
     """One open stream of a client.
 
-    The stream ends when the future `ended` is done. The future has a result if the stream ended in order, and otherwise a
+    The stream ends when the future `ended` is done. The future has a result if the stream ended normally, and otherwise a
     CallError.
     """
 
@@ -85,7 +85,7 @@ class Session:
         self.filled = asyncio.Event()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.farewell: CallError | None = None
-        """The error that ends a stream in order. This error is sent after everything in the outbox."""
+        """The error that ends a stream normally. This error is sent after everything in the outbox."""
         self.is_handed_over = False
         """Whether this core handed over.
 
@@ -104,7 +104,7 @@ class Session:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error with which the stream ended. If there is none, this is the error of an orderly end (`farewell`), or None."""
+        """The error with which the stream ended. If there is none, this is the error of a normal end (`farewell`), or None."""
         return self.ended.exception() if self.failed else self.farewell
 
     def fail(self, error: Exception) -> None:

@@ -1,4 +1,7 @@
-"""Messages of `evenhand.v1` about whether several asks fit at once. A viewer gets no nodes and no other queues. The functions are pure."""
+"""Messages of `evenhand.v1` about whether several asks fit at once.
+
+A viewer gets nothing about nodes and other queues. The functions are pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -90,7 +90,7 @@ def _choice(choice: Choice, names: Names, caller: Caller, *, whole: bool) -> pb.
 
 
 def shadow(report: ShadowReport, caller: Caller) -> pb.Shadow:
-    """Return the message of a partition's shadow. A viewer only gets the facts that there is a shadow, and since when."""
+    """Return the message of a partition's shadow. A viewer only learns that there is a shadow, and since when."""
     told = pb.Shadow(partition=report.partition, since_ms=report.since_ms)
     if not redaction.sees_all(caller):
         return told

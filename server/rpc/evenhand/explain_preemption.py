@@ -111,7 +111,7 @@ class Preempted:
         )
 
     def add_near(self, response: pb.ExplainResponse) -> None:
-        """For a running allocation, add why the latest decisions on its node or in its queue did not evict it, but other pods.
+        """For a running allocation, add why the latest decisions on its node or in its queue evicted other pods and not this allocation.
 
         Add nothing to the answer about an allocation that is being evicted.
         """
