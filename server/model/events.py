@@ -18,9 +18,9 @@ from server.model.revisions import ANY_BASE, Base
 class ManagerRegistered(NamedTuple):
     """The registration of a shim (design 1.10).
 
-    A second registration with the same id removes the objects that the manager reported before. The objects are kept if the
-    second registration has an explicit sync and no ``forget``. The core then compares the kept objects with the objects that
-    are reported in that sync.
+    A second registration with the same id removes the objects that the manager reported before, unless the registration has an
+    explicit sync and no ``forget``. In an *explicit sync* the manager also reports the end of its sync. At this end the core
+    compares the objects that it kept with the objects that were reported again.
     """
 
     rm_id: str
@@ -36,13 +36,13 @@ class ManagerRegistered(NamedTuple):
     by: str = ""
     """The name of the caller."""
     epoch: int = 0
-    """The term of the shim's leader election, or 0 if no leader is elected (design 7.2)."""
+    """The number of the election by which this process became the shim, or 0 without an election (design 7.2)."""
     instance: str = ""
     """The name of the process that registers."""
     forget: bool = False
     """Whether to remove the objects that the manager reported before, although the registration has an explicit sync."""
     session: str = ""
-    """The name that the shim gives to the session that begins, or "" (design 7.5)."""
+    """The name that the shim gives to the session that begins, or "" for a session without a name (design 7.5)."""
     table_revision: int = 0
     """The revision of the core's group in the shim's table of cores, or 0 if the shim has no table (design 7.6)."""
     one_by_one: bool = False

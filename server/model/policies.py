@@ -59,7 +59,10 @@ class Shrinks(enum.Enum):
     QUEUE = enum.auto()
     """One queue, whose usage is reduced to its maximum (Q1)."""
     PARTITION = enum.auto()
-    """All queues of a partition. While usage exceeds the capacity of the nodes, their usage is reduced to their shares (W3)."""
+    """All queues of a partition.
+
+    While the usage exceeds the capacity of the nodes, the usage of these queues is reduced to their shares (W3).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class PolicyFacts:
     reserves: bool = False
     """Whether the policy only keeps a node for an ask. Such a policy evicts nothing and yields to all other policies (design 6.6)."""
     replaces_placeholder: bool = False
-    """Whether a real pod replaces a placeholder of its application, which is not a preemption (docs/gang-placeholders.md)."""
+    """Whether a real pod replaces a placeholder of its application. This is not a preemption (docs/gang-placeholders.md)."""
     shrinks: Shrinks = Shrinks.NOTHING
 
     delay: Delay = Delay.NONE

@@ -1,4 +1,4 @@
-"""The values of reports on the settings of a queue: the settings with their origin, and the queues from which it may claim."""
+"""The values of reports on the settings of a queue: the settings with their origin, and the queues from which the queue may claim."""
 
 import enum
 from dataclasses import dataclass
