@@ -31,7 +31,7 @@ def record_of(text: str) -> DecisionRecord:
 
 
 def claimant_of(record: DecisionRecord) -> str:
-    """Return the queue for which a decision frees capacity, or whose usage it reduces."""
+    """Return the queue for which a decision frees capacity, or the queue whose usage the decision reduces."""
     if record.beneficiaries:
         return record.beneficiaries[0].queue
     return record.shrink.queue if record.shrink is not None else ""

@@ -21,7 +21,7 @@ FOLLOWS = "follows"
 
 
 class Before(NamedTuple):
-    """The end of the previous run: the instant up to which everything was written, and whether the run ended in order."""
+    """The end of the previous run: the instant up to which everything was written, and whether the run ended normally."""
 
     seen_ms: int
     in_order: bool
@@ -52,7 +52,7 @@ class Starts:
         self._term = term
 
     def after(self, before: Before | None) -> None:
-        """Record the end of the term that the previous run left open. If that run did not end in order, also record that it was killed."""
+        """Record the end of the term that the previous run left open. If that run did not end normally, also record that it was killed."""
         if before is None:
             return
         core = self.leader or self.core

@@ -1,4 +1,4 @@
-"""The database of the history: locking it, its schema, and writing whole rows."""
+"""The database of the history: its lock, its schema, and the writing of whole rows."""
 
 import os
 from collections.abc import Mapping

@@ -69,7 +69,7 @@ class Item(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The records that were dropped in one gap: their number, the instants of the first and the last, and why."""
+    """The records that were dropped in one gap: their number, the instants of the first and the last of them, and why they were dropped."""
 
     from_ms: int
     to_ms: int

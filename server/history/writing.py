@@ -5,7 +5,7 @@ The process takes the core's frames from its inbox, updates the ledger, and writ
 The process reads no clock: each frame has its instant. When a write fails, its rows stay pending until the next try. While too
 many rows are pending, the process takes no frames out of its inbox. If this lasts, the inbox (`inbox.HELD_MAX`) and then the
 queue of the history in the core (`tap.Queue`) become full. A full queue drops new records and counts them. If the stream ends
-without the row of an orderly end, the core was killed. The process still writes everything that it received from a killed core.
+without the row of a normal end, the core was killed. The process still writes everything that it received from a killed core.
 """
 
 import json

@@ -39,9 +39,9 @@ The field ``more`` says that more lines may be missing.
 TORN: Final = "torn"
 """The kind of a line that says that the last line was incomplete when the server started, and was removed."""
 ENDED: Final = "ended"
-"""The kind of the last line of a run that the server ended in order."""
+"""The kind of the last line of a run that ended normally."""
 KILLED: Final = "killed"
-"""The kind of a line that says that the previous run did not end in order."""
+"""The kind of a line that says that the previous run did not end normally."""
 BROKEN: Final = "broken"
 """The kind of a line that says that earlier lines do not fit together: one of them does not carry the digest of the line before it.
 

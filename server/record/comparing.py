@@ -29,7 +29,7 @@ class Difference(NamedTuple):
     logged: Link | None
     replayed: Entry | None
     parts: list[tuple[str, object, object]]
-    """For each value that differs its path, the value in the log, and the value in the replay."""
+    """For each value that differs: its path, its value in the log, and its value in the replay."""
     before: list[Link]
     short: bool
     """Whether the log ends while the replay continues."""

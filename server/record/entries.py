@@ -82,5 +82,5 @@ def started(now: int, version: str, digest: str, log_format: int) -> Entry:
 
 
 def ended(now: int, why: str) -> Entry:
-    """Return the entry that says that the server ended in order. The line of this entry is the last line of its run."""
+    """Return the entry that says that the server ended normally. The line of this entry is the last line of its run."""
     return Entry(now, ENDED, {"why": why})

@@ -36,7 +36,7 @@ class State(NamedTuple):
     durable: bool
     """Whether the log of the run was durable."""
     ended: bool
-    """Whether the run ended in order."""
+    """Whether the run ended normally."""
     handed: int
     """The number of lines of the run whose decisions may have been sent."""
     handed_ms: int
@@ -141,7 +141,7 @@ class Mark:
         self._cells.settled.write(self._run, number, accounted, bytes.fromhex(digest), 0)
 
     def close(self, *, ended: bool) -> None:
-        """Release the page. If the run ended in order, first record in the page that it did."""
+        """Release the page. If the run ended normally, first record that in the page."""
         if ended:
             self._cells.run.write(self._run, self._flags | _ENDED, self._boot)
         self.sync()

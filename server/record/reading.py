@@ -43,7 +43,7 @@ class Ticked(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The last line of a trace that ended in order."""
+    """The last line of a trace that ended normally."""
 
     line: int
     end: End

@@ -60,7 +60,7 @@ class Tick(NamedTuple):
 
 
 class End(NamedTuple):
-    """The regular end of a trace, and its reason.
+    """The normal end of a trace, and its reason.
 
     ``decided`` is the number of decisions, replies included, that the core had made. ``decided`` is None if lines before the end
     are missing.
