@@ -96,7 +96,7 @@ _READERS: Final[Mapping[str, Read]] = {
 PROPERTIES: Final[dict[str, tuple[str, Read]]] = {
     name: (field, _READERS[name]) for name, field in PROPERTY_FIELDS.items()
 }
-"""Each property with the field of `QueueProperties` that it sets, and its reader."""
+"""For each property: the field of `QueueProperties` that the property sets, and the function that reads its value."""
 _WITHOUT_EFFECT: Final = (
     "application.unschedasks.backoff",
     "application.unschedasks.backoff.delay",

@@ -3,8 +3,8 @@
 A rule and its parent rules form a chain, which is read from the outermost parent on. Each rule gives a queue below the queue of
 its parent rule. A rule of kind `fixed` names its queue in the file. The queue of any other rule depends on the application. The
 checks therefore begin with the outermost rule and end before the first rule that is not `fixed`. The queue of the innermost
-rule must be a leaf, and the queues of its parent rules must be parent queues. A queue that does not exist is an error, unless
-its rule has `create: true` and no existing queue above it is a leaf.
+rule must be a leaf, and the queues of its parent rules must be parent queues. A queue that does not exist is an error in
+two cases: its rule has no `create: true`, or an existing queue above it is a leaf.
 """
 
 from collections.abc import Callable, Mapping
