@@ -514,7 +514,7 @@ def _metric_readers() -> list[MetricReader]:
 
 
 async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) -> None:
-    """Read each secret again when its file has changed, and all at a hangup. End the calls of callers that are no longer accepted."""
+    """Read a secret again when its file has changed, and all when ``hangup`` is set. End the calls of callers no longer accepted."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(hangup.wait(), LOOK_S)

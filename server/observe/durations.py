@@ -28,7 +28,7 @@ WATCHED_MAX: Final = 1_000
 CHECK_MS: Final = 1_000
 """The shortest time in milliseconds between two checks of all watched guarantees while the pump is busy."""
 IDLE_QUEUES_MAX: Final = 100
-"""The number of watched queues up to which all of them are checked each time when the pump is idle. That takes about 0.2 ms."""
+"""The number of watched queues up to which all of them are checked each time that the pump is idle. That takes about 0.2 ms."""
 IDLE_CHECK_MS: Final = 250
 """The shortest time in milliseconds between two checks when the pump is idle, if more queues are watched than `IDLE_QUEUES_MAX`."""
 NO_CODE: Final = "none"

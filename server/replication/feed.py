@@ -1,7 +1,7 @@
 """The feed of a leader: the input of its core, slice by slice, for the followers that ask for it.
 
-The pump calls the feed in place of the core. Without a follower the feed only counts. A position is the number of events and
-ticks that the core was given up to some instant.
+The pump calls the feed in place of the core. Without a follower the feed only counts the input and the decisions. A position
+is the number of events and ticks that the core was given up to some instant.
 """
 
 import hashlib

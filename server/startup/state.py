@@ -86,7 +86,7 @@ def saving(
 
 
 def _end(saver: Saving, endpoint: Endpoint) -> None:
-    """Save the state of a core that ended in order. Do not let the next run begin with the state of a core that failed."""
+    """Save the state of a core that ended normally. Do not let the next run begin with the state of a core that failed."""
     if endpoint.end is End.FAILED:
         saver.set_aside()
     elif endpoint.end is End.ORDERLY:
