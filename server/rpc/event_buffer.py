@@ -77,7 +77,7 @@ class Entry(NamedTuple):
 
 
 class History:
-    """The last `EVENTS_KEPT_MAX` decisions. The pump calls `decided` with each decision."""
+    """The last `EVENTS_KEPT_MAX` decisions. The pump calls `decided` with each batch of decisions."""
 
     def __init__(self) -> None:
         self.last = 0

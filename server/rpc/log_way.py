@@ -240,7 +240,7 @@ class LogWay:
         _log.warning("log-gap", log=self._label, position=writer.joined_at)
 
     async def _keep(self, link: Link, writer: "_Writer") -> None:
-        """Write checkpoints at intervals, and remove the messages from before the last two checkpoints."""
+        """Write checkpoints at intervals, and remove the messages that are older than the last two checkpoints."""
         while True:
             await writer.checkpoint_due()
             mark = Mark(writer.term, writer.at, self._name, self._followed.now())

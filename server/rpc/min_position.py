@@ -29,7 +29,10 @@ class MinPosition:
     """The wait of each call for the position that the call names, before the call is handled."""
 
     def __init__(self, feed: Feed, replica: Replica, changed: asyncio.Event) -> None:
-        """Make the wait for the calls of one core. ``changed`` is set, and cleared, each time the core has received events."""
+        """Make the object with which the calls of one core wait.
+
+        ``changed`` is set, and cleared, each time the core has received events.
+        """
         self._feed = feed
         self._replica = replica
         self._changed = changed

@@ -35,8 +35,8 @@ class Health(NamedTuple):
     """The health of the secrets.
 
     ``reloads`` counts the calls of `renew` that put a file's content in force. ``failing`` says for each secret with files why
-    its newest text is not in force. The reason is "" if the text is in force. ``expires_ms`` is the end of the server's
-    certificate. ``expires_ms`` is None without TLS.
+    its newest text is not in force. The reason is "" if the text is in force. ``expires_ms`` is the instant at which the
+    server's certificate expires. ``expires_ms`` is None without TLS.
     """
 
     reloads: int

@@ -128,9 +128,8 @@ class Scheduler:
     ) -> si_pb2.RegisterResourceManagerResponse:
         """Register a manager. Raise CallError for a registration that is refused.
 
-        If the manager announces that it reports the end of its sync, and does not ask to forget its earlier reports, the core
-        keeps the objects that the manager had reported, and compares them with the new reports. Otherwise the core removes these
-        objects (design 1.10).
+        If the registration has an explicit sync and no ``forget`` (see `ManagerRegistered`), the core keeps the objects that the
+        manager had reported, and compares them with the new reports. Otherwise the core removes these objects (design 1.10).
 
         If the manager had registered before, all its streams end. Otherwise only the streams that other callers opened for the
         manager end. During a first registration, messages of the manager wait until the registration is done. (See
@@ -251,7 +250,7 @@ class Scheduler:
             raise refused(manager, why, connected=connected)
 
     def _wiping(self, event: ManagerRegistered) -> list[ManagerWiped]:
-        """Return events that end `WIPE_OBJECTS` asks and allocations of a manager each.
+        """Return events, each of which ends `WIPE_OBJECTS` asks and allocations of a manager.
 
         The core takes little time for an event of this size.
 

@@ -318,7 +318,7 @@ class Sessions:
             outbox.extend([*missing[kind]])
 
     def follow(self, managers: Mapping[str, Manager]) -> None:
-        """Begin or end the keeping of decisions, for sessions that began or ended with another core's input.
+        """Keep decisions for sessions that began in the input of another core, and no longer for sessions that ended there.
 
         Call this method after each slice of the other core's input.
         """

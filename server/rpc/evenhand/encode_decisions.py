@@ -202,7 +202,7 @@ _OTHERS: Final = {
 
 
 def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
-    """Return the messages of candidates that were not evicted, largest groups first."""
+    """Return the messages of groups of candidates that were not evicted, the largest group first."""
     ranked = sorted(found, key=lambda one: (-one.count, one.law, one.queue))
     return [
         pb.SparedCandidates(

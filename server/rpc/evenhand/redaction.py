@@ -29,7 +29,7 @@ _ANOTHER: Final = "another"
 
 @dataclass(frozen=True, slots=True)
 class VisibleDecision:
-    """A decision, or the part of it that a caller may read. The numbers count the beneficiaries and victims that are left out."""
+    """A decision, or the part of it that a caller may read. The two numbers count the beneficiaries and victims left out."""
 
     record: DecisionRecord
     beneficiaries_elsewhere: int = 0

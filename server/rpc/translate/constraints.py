@@ -63,7 +63,7 @@ def _names(field: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def term(path: str, message: si_pb2.NodeSelectorTerm) -> Term:
-    """Return a term of node requirements. ``path`` is the path of the term that a refusal names."""
+    """Return a term of node requirements. ``path`` is the path of the term in the message, which a refusal names."""
     listed(path, message.matchExpressions)
     listed(path, message.matchFields)
     return Term(
