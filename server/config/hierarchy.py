@@ -78,7 +78,7 @@ def _check_sums(draft: Draft, reporter: Reporter) -> dict[str, int]:
 def _check_applications(draft: Draft, reporter: Reporter) -> None:
     """Check the limit on the number of applications of a queue whose parent has such a limit.
 
-    The queue must have a limit, too, and it must be at most the limit of the parent.
+    The queue must have a limit, too, and this limit must be at most the limit of the parent.
     """
     bound = draft.above.shape.maxapplications if draft.above else 0
     own = draft.shape.maxapplications

@@ -327,7 +327,7 @@ class ReleaseRequested(NamedTuple):
 
 
 class VictimVetoed(NamedTuple):
-    """The shim's report that it could not carry out a release, for example because the eviction was refused or the UID is gone."""
+    """The shim's report that it could not carry out a release, for example because the eviction was refused or the pod is gone."""
 
     rm_id: str
     decision_id: str

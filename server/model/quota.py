@@ -170,7 +170,7 @@ class QueueSpec:
     """A configured queue with its children, in the order of the file. If ``max`` is None, no type has a limit.
 
     For a parent queue, ``template`` is the template of the queue itself, or of its nearest ancestor with a template. For a
-    leaf, ``template`` is None. ``own`` has the names of the properties that the queue itself sets, in either spelling.
+    leaf, ``template`` is None. ``own`` has the names of the properties that the queue itself sets, in any of its sections.
     ``origin`` is the template from which a dynamic leaf was created. ``tagged`` has the names of the properties that the tags
     of an application have changed since the leaf was created.
     """
