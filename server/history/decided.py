@@ -57,7 +57,7 @@ class Decisions:
         self._victims[place] = list(record.victims)
 
     def decided(self, record: DecisionRecord) -> None:
-        """Record a decision. A call of `victims` with its victims follows.
+        """Record a decision. After this call, the caller passes the decision's victims to `victims`.
 
         If the decision was planned again, the victims of its earlier plan are recorded as not evicted.
         """

@@ -65,7 +65,7 @@ class Inbox:
             self._changed.notify_all()
 
     def is_due(self) -> bool:
-        """Return whether the oldest frame may be taken now, or no more frames will arrive."""
+        """Return True if the oldest frame may be taken now, or if no more frames will arrive."""
         if self._has_ended:
             return True
         if not self._held:

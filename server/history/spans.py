@@ -86,7 +86,7 @@ def downsample(spans: Iterable[Span], step_ms: int) -> list[Span]:
 
 
 def _steps(spans: Iterable[Span], step_ms: int) -> Iterator[list[Span]]:
-    """Yield the spans of each step. A span in which no measure changes is split at steps' ends.
+    """Yield the spans of each step, which is ``step_ms`` long. A span in which no measure changes is split where a step ends.
 
     A span in which a measure changes must be within one step.
     """

@@ -1,6 +1,6 @@
 """The number of lines that are missing at the end of the last run in a decision log, found from the log and its mark file.
 
-The result never claims too few missing lines. If the number is not certain, the result says that more may be missing.
+The result never hides missing lines: if the number is not certain, the result says that more may be missing.
 """
 
 from collections.abc import Iterator

@@ -204,7 +204,7 @@ def boot_id() -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open the mark file of a log, which may be new or damaged, and return its descriptor.
+    """Open the mark file of a log, even if this file is new or damaged, and return its descriptor.
 
     Raise the errors that `Mark.opened` raises.
     """

@@ -103,7 +103,7 @@ def _strange(path: Path) -> RecordError:
 
 
 def _checked(lines: list[bytes]) -> tuple[Chain, Found | None, Entry | None]:
-    """Return the chain after these lines, the first fault in them, and the content of the last line."""
+    """Return the chain that continues after these lines, the first fault in them, and the content of the last line."""
     chain, broken, last = None, None, None
     for written, link in _links(lines):
         if link is None:

@@ -67,7 +67,7 @@ class Applier:
 
         A core without a table takes the table of its leader. A core with an older table takes the leader's table if the two
         tables differ only by moves of partitions (design 7.9). If the leader has no table, this core uses its own table once it
-        leads itself. This is allowed only if this core then decides for the same partitions.
+        leads itself. This is allowed only if this core then decides for the same partitions as the leader.
         """
         mine, theirs = self._assignment, state.assignment
         if mine is None:
