@@ -1,7 +1,7 @@
 """The owners of resource managers: which caller may act for which manager, and what a shim's role is restricted to.
 
 A role may be restricted to a manager and to partitions. A manager that no role names belongs to the caller that registered it. An
-operator may do everything. On an open port every caller is an operator.
+operator may do everything. On an open port, a caller without a token is an operator.
 """
 
 import asyncio

@@ -29,7 +29,7 @@ LOOK_S: Final = 1.0
 _Request = health_pb2.HealthCheckRequest
 _Answer = health_pb2.HealthCheckResponse
 _Statuses: TypeAlias = dict[str, Any]
-"""The values of `HealthCheckResponse.ServingStatus` by service: the stubs have no type for such a value."""
+"""The values of `HealthCheckResponse.ServingStatus` by service. The values are Any, because the stubs have no type for them."""
 _All: Final = GetMessageClass(_SERVICE.methods_by_name["List"].output_type)
 
 
