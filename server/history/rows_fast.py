@@ -68,7 +68,7 @@ def _encoded(pack: Callable[[list[Any]], object], run: list[Any]) -> bytes | Non
 
 
 class _Asks(NamedTuple):
-    """Columns of asks or allocations. ``specs`` has the index of each ask's template in ``templates``."""
+    """The asks or allocations of a run as columns. ``specs`` has the index of each ask's template in ``templates``."""
 
     rm_ids: Sequence[str]
     partitions: Sequence[str]
@@ -89,7 +89,7 @@ class _Asks(NamedTuple):
 
 
 class _Allocations(NamedTuple):
-    """Columns of allocations."""
+    """The allocations of a run as columns."""
 
     asks: _Asks
     nodes: Sequence[str]

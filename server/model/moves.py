@@ -16,7 +16,7 @@ class MoveStep(enum.StrEnum):
     LEAVE = "leave"
     """The core decides nothing for the partition until the move is completed or given up."""
     STAY = "stay"
-    """The move is given up: the core decides for the partition again, or forgets the copy that arrived."""
+    """The move is given up: the former owner decides for the partition again, and the new owner forgets the copy."""
     LEFT = "left"
     """The other group owns the partition. The core removes its copy of the partition."""
     PART = "part"
