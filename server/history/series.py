@@ -68,7 +68,7 @@ class Series:
     def close(self, now: int) -> None:
         """Close all open spans, because the core ends.
 
-        If the end is late, as a sample may be (`LATE`), close the spans one sampling interval after their last sample.
+        If the end comes so late that a sample would be late (`LATE`), close the spans one sampling interval after their last sample.
         """
         for series in list(self._open):
             seen = self._seen[series[0]]

@@ -252,7 +252,7 @@ class Durations:
                 self._ended(record, moved)
 
     def _ended(self, record: DecisionRecord, moved: DecisionMoved) -> None:
-        """Count a decision that has ended, and the work of the victims that were evicted."""
+        """Count a decision that has ended, and the work lost with the victims that were evicted."""
         queue = _claimant(record)
         if moved.state is DecisionState.FULFILLED and queue:
             labels = record.partition, queue, record.policy

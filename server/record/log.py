@@ -41,7 +41,7 @@ class DecisionLog:
         *,
         durable: bool = False,
     ) -> None:
-        """Open or create the log, check its end, and continue the chain there. Raise RecordError for an unusable file."""
+        """Open or create the log, check the end of the file, and continue the chain there. Raise RecordError for an unusable file."""
         self._path = path
         self._file_max = file_max
         self._pending_max = pending_max

@@ -12,7 +12,7 @@ from si.v1 import si_pb2
 
 
 def requested(decision: PlanCheckRequested) -> si_pb2.AllocationResponse:
-    """Return the message of a question to a manager."""
+    """Return the message of a plan check, which is a question to a manager."""
     placements = [
         si_pb2.PlannedPlacement(allocationKey=key, nodeID=node_id)
         for key, node_id in decision.placements
