@@ -21,7 +21,7 @@ from server.snapshot.snapshot import Snapshot
 DECIDING: Final = "deciding"
 """The key under which a Trial stores deciding queues, by leaf and demand.
 
-The value is also the role of a queue that let an ask claim, in the amounts that explain a plan (`Level`).
+The same word is the role of a queue that let an ask claim, in the amounts that explain a plan (`Level`).
 """
 BLOCKING: Final = "blocking"
 """The role of a queue that prevented a claim, in the amounts that explain a refusal (`Level`)."""
@@ -69,11 +69,12 @@ class Openness:
 
     @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
-        """Return the queue outside which victims run, for each open type, and the queue that applies to undecided types.
+        """Return, for each open type, its deciding queue, and the queue that undecided types have instead of a deciding queue.
 
-        All deciding queues lie on one path. The queue for undecided types is the lowest deciding queue with an open type. A
-        victim outside that queue lowers the deficit of each deciding queue. If no type is open, the queue for undecided types
-        is the root, and no victim runs outside the root.
+        A victim for a type must run outside the queue that the result has for the type. All deciding queues lie on one path.
+        The queue for undecided types is the lowest deciding queue of an open type. Every victim thus runs outside this queue, so
+        that each claim lowers the deficit of this queue. If no type is open, the queue for undecided types is the root, and no
+        victim runs outside the root.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)
@@ -82,8 +83,8 @@ class Openness:
 def floor(trial: Trial, path: str) -> FrozenAmounts:
     """Return, by type, the entitlement (E) of a queue. No claim brings the queue below E. A missing guarantee counts as 0.
 
-    With shares by weight, E of the root is 0. The root has no sibling that could claim its share, and an evicted pod may be
-    larger than the ask.
+    With shares by weight, E of the root is 0, because the root has no sibling from which its share must be protected. If E were
+    the root's share, G4 could protect a pod that is larger than the ask: its eviction might bring the root below the share.
     """
     if path == ROOT and trial.snapshot.is_shared_out:
         return (0,) * len(trial.snapshot.types)

@@ -8,10 +8,10 @@ run. Required-node preemption and quota runs have no budget, and their victims u
 
 A natural termination factor is a percentage. The factor limits the loss of a queue in a round to this percentage of the queue's
 over-use (P9). The *over-use* of a queue is the amount by which it was above its entitlement when the round began. If the budget
-of a round is smaller than the over-use, the factor applies to that budget instead. The limit applies to each queue in which or
-below which a victim runs, and which does not contain the preemptor. Such a queue may have a guarantee. A queue that only replaces
-its own pods loses nothing. In a type without over-use, the factor does not limit the loss of a queue. G4 then decides whether the
-queue may lose any amount of that type.
+of a round is smaller than the over-use, the factor applies to that budget instead. The limit applies to the leaf of each victim
+and to every queue above it that does not contain the preemptor, whether or not the queue has a guarantee. A queue that only
+replaces its own pods loses nothing. In a type without over-use, the factor does not limit the loss of a queue. G4 then decides
+whether the queue may lose any amount of that type.
 """
 
 from collections import Counter

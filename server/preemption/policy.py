@@ -277,7 +277,8 @@ class PlanMaker(Protocol):
 class Policy(PlanMaker, Protocol):
     """A preemption policy. The intents of the policy name the asks that need capacity.
 
-    An intent can carry the name of another module, which then makes the plan: policy `guaranteed` names gangs among its claims.
+    An intent can carry the name of another module, which then makes the plan. For example, the intents of policy `guaranteed`
+    include gangs, for which policy `job` makes the plans.
     """
 
     def intents(self, trial: "Trial") -> Iterator[Intent]:

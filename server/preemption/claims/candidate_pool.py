@@ -85,16 +85,16 @@ The number of pools is limited, because each search is compared with every store
 LEAVES_A_STEP: Final = 16
 """The number of leaves whose eligibility takes as much time as one placement."""
 Least = tuple[tuple[int, int], ...]
-"""The amounts that must be freed on any node, by type index."""
+"""The amounts that must be freed whichever node is chosen, by type index."""
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
     """The candidate pool for one class. ``seen`` is the length of `Trial.touched` when the pool was built.
 
-    ``preferred`` rows count as opted out (V3). Nodes that lack a ``closed`` type are left out (G2). If leaves were filtered again
-    after ``field`` was made, ``wide`` is the pool before that, and ``changed`` marks these leaves. In this case some rows in
-    ``field`` may be protected by now.
+    ``preferred`` rows count as opted out (V3). ``field`` has the nodes on which victims could free enough, with their bounds and
+    candidates. Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that leaves were filtered again after
+    ``field`` was made. In this case, rules may by now protect some of the candidates in ``field``.
     """
 
     snapshot: Snapshot

@@ -120,8 +120,8 @@ def _of_its_guarantee(trial: Trial, ask: WaitingAsk) -> Refusal | None:
 
     An ask with an open and a closed type is not refused here, because some nodes may have enough of the closed type.
 
-    With plain shares by weight, an ask with any closed type is refused. The leaf then decides for all types, and gets no more
-    than its deserved share of a type (W2).
+    With plain shares by weight, an ask with any closed type is refused. With these shares, the leaf is the deciding queue of
+    every type, and may not use more than its deserved share of any type (W2).
     """
     types = _types(trial, ask)
     if types.open and not (types.closed and protects_only_whole(trial)):

@@ -146,7 +146,7 @@ class Claim:
         self._latest.clear()
 
     def _least(self) -> Least:
-        """Return the amounts that must be freed on any node: the headroom that the full queues on the ask's path lack."""
+        """Return the amounts that must be freed whichever node is chosen: the headroom that is missing in the queues on the ask's path."""
         return tuple((block.at, block.lack) for block in self._blocks)
 
     def _find_blocks(self, trial: Trial) -> tuple[Block, ...]:
@@ -165,7 +165,7 @@ class Claim:
         )
 
     def _short(self, trial: Trial) -> tuple[Mask, Array]:
-        """Return, for each node, whether the ask could be placed on it, and the smallest amounts that must be freed on it."""
+        """Return, for each node, whether the ask would fit if no pod ran there, and the amounts that must at least be freed there."""
         return trial.short_nodes(self.ask.kind, self._least(), self._eligibility.closed)
 
     # The search ---------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ class Claim:
     def ranking(self, trial: Trial, choice: ChosenNode) -> Ranking:
         """Return the ranking of the candidates from which the victims were chosen, for explanations.
 
-        Claims are frequent. The candidates are therefore stored unsorted, unless only an excerpt is kept.
+        Claims are frequent, and sorting takes time. The candidates are therefore sorted only if the ranking is an excerpt.
         """
         snapshot = trial.snapshot
         columns, keys, known = snapshot.allocations, snapshot.allocations.keys, self._candidates

@@ -384,12 +384,12 @@ class _Judged:
             del self._nodes[mark][node]
 
     def marked(self, marks: Set[Mark]) -> list[int]:
-        """Return the nodes with any of these marks."""
+        """Return the nodes whose verdicts depend on any of these marks."""
         return sorted({node for mark in marks for node in self._nodes.get(mark, ())})
 
 
 class _Line:
-    """The nodes for one class of members. Judged nodes are on a heap. The other nodes follow in the order of their bounds."""
+    """The nodes for one class of members: a heap of judged nodes, and all other nodes, sorted by the lower bounds on their keys."""
 
     def __init__(self, attempt: Attempt, kind: ClassFacts) -> None:
         self._attempt = attempt
@@ -400,7 +400,7 @@ class _Line:
         self.begin()
 
     def begin(self) -> None:
-        """Discard everything except the bounds."""
+        """Discard all verdicts, and keep the bounds of the nodes."""
         self._drawn = 0
         self._heap: list[_Entry] = []
         self._latest: dict[int, _Entry] = {}
@@ -419,10 +419,10 @@ class _Line:
 
         The nodes are then judged again.
 
-        An allocation with one of the ties ``ties`` may be protected now, so that a verdict has to choose other victims. A gang
-        that is evicted whole has members on several nodes. For such a gang, all ties in ``touched`` count. Even a verdict that
-        the candidates of a node do not suffice may be wrong. Suppose that the eviction of candidate A protected candidate B. If A
-        is protected now, B may be evicted, and the candidates may suffice.
+        An allocation with one of the ties ``ties`` may be protected now, so that a verdict has to choose other victims. For a
+        gang member, one of the ties ``touched`` suffices, because the gang may be evicted whole, on several nodes. Even a verdict
+        that the candidates of a node do not suffice may be wrong. Suppose that the eviction of candidate A protected candidate B.
+        If A is protected now, B may be evicted, and the candidates may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):

@@ -97,7 +97,7 @@ class TentativeAssignment:
             self._own_freed[index] += sign * quantity
 
     def _measure(self, node: int) -> None:
-        """Update the amounts that the members need on a node beyond its free capacity and the victims of the gang's queue (J7)."""
+        """Update the amounts that members need on a node beyond its free capacity and what victims of the gang's queue free there (J7)."""
         used, own = self._used.get(node), self._own.get(node)
         before = self._needs.get(node)
         now = [0] * self._width
@@ -178,9 +178,9 @@ class TentativeAssignment:
     def _is_taken_for_a_type(self, row: int) -> bool:
         """Return whether an allocation of another queue frees a type that its node lacks and for which the allocation may be taken (J7).
 
-        The gang's queue must not have reached its entitlement to the type. `within_share` does not replace this test. On an
-        overcommitted node, the gang needs only a part of the amounts that the node lacks, and `within_share` considers only this
-        part.
+        The gang's queue must not have reached its entitlement to the type. `within_share` does not replace this test. An
+        overcommitted node lacks more than its members need. `within_share` compares only the amounts that the members need, and
+        thus would accept a victim that frees only the rest.
         """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)
@@ -346,7 +346,7 @@ class TentativeAssignment:
             yield self.units.gang_of(row)
 
     def over_max(self) -> dict[tuple[str, int], int]:
-        """Return, by queue on the path and type, the amount that the maximum lacks for the whole gang (J4)."""
+        """Return, by queue on the gang's path and type, the amount by which the whole gang would exceed the maximum (J4)."""
         found = {}
         kind = self.eligibility.whole.kind
         for queue in self.trial.snapshot.path_up(self.eligibility.leaf):

@@ -384,7 +384,7 @@ class RunInProgress:
 
 
 def _narrowest(margins: PathMargins) -> Line:
-    """Return, by column, the largest amount by which the usage of every one of these queues may fall."""
+    """Return, by column, the smallest of the amounts by which the usages of these queues may fall."""
     return [min(column) for column in zip(*margins, strict=True)]
 
 

@@ -196,9 +196,9 @@ def _can_be_last(
     going: Mapping[int, Amounts],
     unit: Sequence[Release],
 ) -> bool:
-    """Return whether a member of the unit frees a decided type that its node lacks.
+    """Return whether a member of the unit frees a type that its node lacks and for which a queue in ``owed`` decides.
 
-    The other victims in ``going`` count as gone.
+    The member must run outside that queue. The other victims in ``going`` count as gone.
     """
     columns, rest = sums.trial.snapshot.allocations, _less(sums, going, unit)
     for one in unit:

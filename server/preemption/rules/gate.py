@@ -52,7 +52,7 @@ def admit(trial: Trial, intent: Intent) -> Refusal | None:
 
 
 def gate(trial: Trial, plan: Plan) -> Refusal | None:
-    """Return the refusal of the first rule that the plan would break, given the plans on the Trial.
+    """Return the refusal of the first rule that the plan would break if it were applied after the plans on the Trial.
 
     Return None if the plan may be applied.
     """
@@ -170,8 +170,9 @@ def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse victims that no policy may evict: pods of DaemonSets, untouchable, firm, vetoed and replaced pods (G6, Q10, V3).
+    """Refuse victims that no policy may evict (G6, Q10, V3).
 
+    These victims are pods of DaemonSets, untouchable, firm and vetoed pods, and placeholders that a real pod is about to replace.
     With `firmbreak: true`, a required node may evict firm pods (G11).
     """
     breaks_firm = plan.facts.breaks_firm and trial.snapshot.settings.firm_break
