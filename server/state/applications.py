@@ -151,7 +151,7 @@ class Ask:
 
 
 class Tried:
-    """The refusals of preemption to one group or gang that a shadow remembers.
+    """The memory that a shadow has of refusals: when and why preemption was refused to one group or gang.
 
     ``refused_ms``, ``verdict`` and ``rests`` have the same meaning as in `Group`.
 
@@ -167,9 +167,10 @@ class Tried:
         self.rests: dict[str, tuple[object, int]] = {}
 
     def joined(self, known: "Tried | None") -> "Tried":
-        """Combine this memory, except its ``rests``, with ``known``, the memory about another group. Return the combined memory.
+        """Combine the refusals to this group with ``known``, the refusals to another group, and return the result.
 
-        If ``known`` belongs to the same shadow, ``known`` is changed in place. Otherwise a new memory is returned.
+        The pauses in ``rests`` are not combined. If ``known`` belongs to the same shadow, ``known`` is changed and returned.
+        Otherwise the result is a new object.
         """
         other = known if known is not None and known.side is self.side else Tried(self.side)
         other.refused_ms = max(self.refused_ms, other.refused_ms)

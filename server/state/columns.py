@@ -306,9 +306,9 @@ class AllocationRows:
 
 
 class Columns:
-    """The rows of one partition, with one column for each known resource type, and the queues of the previous snapshot.
+    """The rows of the nodes and allocations of one partition, with one column for each known resource type.
 
-    ``changed`` has the allocations that must be written to the rows. An allocation that began and ended since the last snapshot
+    ``queues`` has the facts of the queues in the previous snapshot. ``changed`` has the allocations that must be written to the rows. An allocation that began and ended since the last snapshot
     is not among them.
     """
 

@@ -42,7 +42,7 @@ _UNSET: Final = object()
 
 
 class _Batch(NamedTuple):
-    """Objects of one class, with their contents when they were read: one column for each slot, or one container for each object."""
+    """Objects of one class, with the contents that they had when they were read (see `_contents`)."""
 
     cls: type
     objects: Sequence[Any]
@@ -168,7 +168,7 @@ def slots_of(cls: type) -> tuple[str, ...]:
 
 
 def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
-    """Return the contents of the objects: one column for each slot, or one container for each object."""
+    """Return the contents of objects of one class: with slots, one column of values for each slot, else one container for each object."""
     slots = slots_of(cls)
     if slots:
         return [_column(name, objects) for name in slots]

@@ -293,7 +293,7 @@ class NodeIndex:
             self._note(node)
 
     def changed_slots(self) -> list[int]:
-        """Return the slots of nodes that have changed since the last call of this method. The columns of snapshots call it."""
+        """Return, for the columns of snapshots, the slots of nodes that have changed since the last call of this method."""
         self._hand_out()
         slots = list(self._for_columns)
         self._for_columns.clear()

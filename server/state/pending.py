@@ -364,7 +364,7 @@ def _drop_group(partition: Partition, group: Group) -> None:
 
 
 def park(group: Group, waiting: list[Group]) -> None:
-    """Park a group until the class or limiter that blocks it may take it again."""
+    """Park a group in ``waiting``, the list of the unschedulable class or of the limiter because of which the group cannot be placed."""
     group.parked = True
     group.entry = None
     waiting.append(group)

@@ -34,8 +34,8 @@ class Prepared:
     """The prepared queues, limiters and measures of one partition for one specification.
 
     ``is_applied`` is set for a new partition that already has the specification, so that the event only adds the partition.
-    ``is_bound`` says that the limiters of existing queues have the bounds of their present specifications, as long as the
-    partition has no deserved shares. ``is_reordered`` is set if the event changes how an existing queue sorts.
+    ``is_bound`` says that the limiters of existing queues have the bounds of their present specifications, unless the partition
+    has deserved shares. ``is_reordered`` is set if the event changes how an existing queue sorts.
     """
 
     __slots__ = (
@@ -239,11 +239,9 @@ class Prepared:
 
 
 def _alike(before: QueueSpec, spec: QueueSpec) -> QueueSpec | None:
-    """Return ``before``, a queue's present specification, if ``spec`` has the same properties and makes the queue the same kind.
+    """Return ``before``, a queue's present specification, if the new specification ``spec`` changes nothing but limits.
 
-    The kind is parent or leaf.
-
-    Otherwise return None.
+    Otherwise return None. ``spec`` must have the same properties, and the queue must stay a parent or stay a leaf.
     """
     is_alike = before.parent == spec.parent and before.properties == spec.properties
     return before if is_alike else None

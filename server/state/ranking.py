@@ -89,7 +89,7 @@ def _push(queue: Queue, entry: ChildEntry) -> None:
 def enter(queue: Queue, child: Child, priority: int) -> None:
     """Add the entry of a child to a queue's heap.
 
-    The child may have placeable asks up to ``priority``, which is the priority that the queue sees.
+    ``priority`` is an upper bound on the priorities of the child's placeable asks, as the queue sees these priorities.
     """
     if not queue.priority_first:
         _count(queue, child, priority)
@@ -163,10 +163,10 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 
 
 def raise_path(application: Application, priority: int) -> None:
-    """Raise the entries on an application's path to ``priority``, because an ask of that priority may be placeable.
+    """Raise the heap entries of an application and of the queues above it, because an ask of this priority may be placeable.
 
-    On each higher level, the entry is raised to the priority that the queue of this level sees (`Queue.seen`). No entry above a
-    stopped queue is raised.
+    The entry of the application is raised to ``priority``. The entry of each queue is raised to the value that this priority has
+    for the queue's parent (`Queue.seen`). No entry above a stopped queue is raised.
     """
     if (
         application.entry is not None

@@ -219,9 +219,9 @@ def stays_blocked(limiter: Limiter, ask_class: AskClass) -> bool:
 def _told(
     queue: Queue, code: Code, classes: dict[AskClass, list[Group]]
 ) -> dict[AskClass, list[Group]]:
-    """Return those classes in ``classes`` for all of whose groups in this queue ``code`` is the reason for waiting that was last sent to the shim.
+    """Return ``classes`` without each class that has, in this queue, a group whose last reason sent to the shim is not ``code``.
 
-    Return no classes if the queue has gangs.
+    The reason is the group's reason for waiting. Return no classes if the queue has gangs.
     """
     for application in queue.applications.values():
         if application.gangs:

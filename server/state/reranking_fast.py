@@ -37,7 +37,7 @@ def rebuild_in_parts(partition: Partition, prepared: Prepared) -> Parts[None]:
 
 
 def _rank(moved: list[Queue]) -> Parts[None]:
-    """Renew the entries of queues with another measure, and of the applications in these queues."""
+    """Renew the heap entries of the queues in ``moved``, whose measures have changed, and of the applications in these queues."""
     changed: dict[Queue, None] = {}
     for at, queue in enumerate(moved):
         if not at % PART:

@@ -69,7 +69,7 @@ class Shadow:
     def __init__(
         self, live: PartitionSpec, spec: PartitionSpec, paced: Round, since_ms: int
     ) -> None:
-        """Create the memory with the pace of ``paced``, which is the state of the live rounds.
+        """Create the memory, with a copy of the releases in ``paced``, the state of the live rounds.
 
         The evictions that earlier live rounds ordered thus use up the budgets of the shadow too.
         """

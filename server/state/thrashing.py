@@ -40,7 +40,8 @@ class Strikes(NamedTuple):
 class ThrashingTables:
     """The tables of the thrashing monitor.
 
-    A pair consists of a preemptor and a victim, each a queue or a template of asks.
+    A pair consists of a preemptor and a victim. Each of them is a queue, or one kind of pods of a queue: the pods with the same
+    request and priority, such as the pods that a controller creates again and again.
     """
 
     __slots__ = ("deficits", "frozen", "strikes", "taken", "total")

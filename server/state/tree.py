@@ -539,9 +539,9 @@ def sweep_in_parts(partition: Partition, kept: list[Queue] | None = None) -> Par
 
 
 def sweep_path(partition: Partition, leaf: Queue) -> list[str]:
-    """Remove a leaf and then its ancestors, as long as each is empty, and dynamic or draining.
+    """Remove a leaf and then its ancestors, up to the first queue that must stay. Return the paths of the removed queues.
 
-    Return the paths of the removed queues.
+    A queue is removed only if it is empty, and dynamic or draining.
     """
     removed: list[str] = []
     _remove_path(partition, leaf, removed)

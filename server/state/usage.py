@@ -138,7 +138,7 @@ def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
 
 
 def _alike(asks: Iterable[Ask]) -> Counter[tuple[Application, AskClass]]:
-    """Return the number of allocations of each application and class, which are charged together."""
+    """Return the number of allocations of each application and class. Allocations of one application and class are charged together."""
     return Counter(map(_ALIKE, asks))
 
 

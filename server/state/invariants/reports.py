@@ -39,7 +39,7 @@ def _check_table(partition: Partition, table: lost_work.LostWork) -> None:
 
 
 def check_lost_work(partition: Partition) -> None:
-    """Assert that the tables are bounded, and that they count whole victims.
+    """Assert that the two tables of lost work are bounded, and that both count the same number of victims.
 
     Each pod with an eviction order must be releasing.
     """
@@ -67,7 +67,7 @@ def check_lost_work(partition: Partition) -> None:
 def check_shadow(partition: Partition) -> None:
     """Assert that a shadow's memory is bounded.
 
-    Each item must have its own key, and each victim may be in the memory only once.
+    Each decision and each record must be stored under its own key. No two open decisions may have the same victim.
     """
     known = partition.shadow
     if known is None:

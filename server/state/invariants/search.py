@@ -221,9 +221,9 @@ def _give(free: Amounts, demand: Demand) -> None:
 def _check_dead(index: NodeIndex, ask_class: AskClass) -> None:
     """Assert that no node can take an unschedulable class.
 
-    There are two exceptions. First, a node whose capacity became free may take an unschedulable class, as long as the
-    unschedulable classes have not been tested on this node yet. Second, a node may take the class of an ask with a reservation,
-    as long as other asks may use the node first. Both kinds of classes are tested again in the next tick.
+    There are two exceptions. First, a node whose capacity became free may take an unschedulable class until the unschedulable
+    classes have been tested on this node. Second, the class of an ask with a reservation is not checked while asks of higher
+    priority may use the reserved node first. In both cases, the classes are tested again in the next tick.
     """
     if ask_class.pledge is not None and ask_class.pledge.yields:
         return
