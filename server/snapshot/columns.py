@@ -2,7 +2,7 @@
 
 The arrays are never written to.
 
-The row number of a node or allocation stays the same as long as the node or allocation exists. Between the rows that are in use,
+A node or allocation keeps its row number while it exists. Between the rows that are in use,
 other rows may be empty. No sort order depends on row numbers: the last sort key is always the arrival number of the node or the
 key of the allocation.
 """
@@ -114,10 +114,7 @@ class HeldAmounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocationColumns:
-    """The columns of running allocations, with one row for each allocation, without foreign pods.
-
-    Foreign pods have no row.
-    """
+    """The columns of running allocations, with one row for each allocation. Foreign pods have no row."""
 
     keys: tuple[str, ...]
     application_ids: tuple[str, ...]

@@ -1,8 +1,10 @@
 """The eligibility filter of running allocations for a claim.
 
-Values that depend on a queue's amounts are computed once for each leaf (`EligibilityColumns`). All other values are computed for
-all rows at once. A row that passes may be evicted alone. The planner decides whether several rows may be evicted together. A
-*standing* row is a row that runs and whose release is not ordered.
+The filter gives each row the number of a rule that protects the row, or PASSED if no rule protects the row.
+
+Values that depend on the amounts of queues are computed once for each leaf (`LeafEligibility`). All other values are computed
+for all rows at once. A row that passes the filter may be evicted if no other row is evicted with it. The planner decides
+whether several rows may be evicted together. A *standing* row is a row that runs and whose release is not ordered.
 """
 
 import heapq

@@ -128,7 +128,10 @@ class Snapshot:
         return not any(queue.stopped for queue in self.path_up(path))
 
     def is_frozen(self, ask: WaitingAsk, leaf: str) -> bool:
-        """Return whether the thrashing monitor stopped claims of asks with this ask's template on victims of this leaf."""
+        """Return whether the thrashing monitor stopped claims on this leaf's pods for asks like this ask.
+
+        Asks are alike if they have the same leaf, request and priority.
+        """
         if not self.frozen:
             return False
         side = TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
