@@ -57,7 +57,7 @@ def needed_by_gangs(trial: Trial) -> Mask | None:
 def barred_rows(
     trial: Trial, spent: Mask | None, kin: Mask | None
 ) -> tuple[tuple[Mask | None, int], ...]:
-    """Return the rows that a rule on single pods protects, whatever their leaves are, each with the code of the rule.
+    """Return masks of the rows that rules on single pods protect in every leaf, each with the code of its rule.
 
     ``spent`` are the rows whose disruption budgets are used up, and ``kin`` are the preemptor's own rows.
     """
@@ -242,7 +242,7 @@ class CandidateFacts(NamedTuple):
 
 
 class ClaimNeed:
-    """The amounts that have to be freed so that an ask fits on a node. A *need* is an amount that the node or a maximum lacks.
+    """The amounts that have to be freed so that an ask fits on a node. A *need* is an amount of a type that is missing on the node or below a maximum.
 
     ``node`` is the node's row. ``lacks`` are the amounts that the node lacks, by type. ``blocks`` are the maxima under which
     the ask has too little headroom.
@@ -323,9 +323,9 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether each victim's queues must be checked when ways are computed (W8, W9).
+        """Whether a candidate must have a queue above its share in a type for which it is taken (W8, W9).
 
-        The check is needed if G4 does not exclude queues that are within their shares.
+        The test is needed if G4 does not exclude candidates of queues that are within their shares.
         """
         self._rests = trial.snapshot.settings.deadzone_permyriad > 0
         self._respects = trial.snapshot.settings.disruption_budgets == "respect"

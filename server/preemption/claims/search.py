@@ -2,10 +2,10 @@
 
 The search finds the best node, and the best set of victims on that node (G3-G9).
 
-Facts about the class are computed once per Trial: the leaves with victims, the rows that pass, and a bound for each node. A
-plan can make a node better for the class only if the plan touches it. Touched nodes therefore get a new bound (design 6.7). If
-queues may fall below their shares, a plan can also make untouched nodes better. The search then starts again after each plan
-(W8).
+Facts about the class are computed once per Trial: the leaves with victims, the allocations that pass the rules, and a bound for
+each node. A plan can make a node better for the class only if the plan touches it. Touched nodes therefore get a new bound
+(design 6.7). If queues may fall below their shares, a plan can also make untouched nodes better. The search then starts again
+after each plan (W8).
 """
 
 import heapq
@@ -85,9 +85,9 @@ class Nearest(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """The best set of victims on a node when the Trial had ``plans`` plans.
+    """The best set of victims on a node, chosen when the Trial had ``plans`` plans.
 
-    With UNJUDGED, the entry only has a bound for the node.
+    If ``plans`` is UNJUDGED, the node has no set of victims yet, and ``key`` is a bound.
     """
 
     key: VictimSetKey
@@ -153,7 +153,7 @@ class Claim:
         return self._eligibility.blocks(trial) if self._limited else ()
 
     def _bounded(self, trial: Trial, rows: Array, need: Array) -> VictimNodes:
-        """Return the nodes of these rows with their bounds."""
+        """Return the nodes on which these allocations run, with a bound for each node."""
         snapshot = trial.snapshot
         return eligibility_filter.field(
             snapshot.allocations,

@@ -178,7 +178,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return the excess: the amounts that victims free beyond the lacking amounts, as the largest share of capacity."""
+    """Return the excess: the amount that victims free beyond the lacking amount, as a share of capacity, the largest over all types."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:

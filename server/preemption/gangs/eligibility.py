@@ -2,8 +2,7 @@
 
 In the gang's own queue, pods with lower priorities may be evicted. The queue's entitlement does not matter there. In other
 queues, the eligibility rules of claims apply (G3 to G5). A victim is taken only for a type that a queue on the gang's path
-guarantees. Together, the victims of other queues free at most the amount to which the queue on the gang's path is still
-entitled.
+guarantees. The victims of other queues together free at most the amount of the type to which that queue is still entitled.
 """
 
 from collections.abc import Iterator

@@ -82,7 +82,7 @@ def may_require(ask: WaitingAsk) -> Refusal | None:
 def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
     """Return a plan for the required node, or the reason why there is none.
 
-    The plan has no victims that are not needed.
+    Each victim of the plan is needed.
     """
     ask = intent.ask
     refused = may_require(ask)
