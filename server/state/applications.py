@@ -134,8 +134,8 @@ class Ask:
     def runs_since(self) -> tuple[int, bool]:
         """Return the instant since which the allocation runs, and whether it may have begun to run earlier.
 
-        If the allocation ran before this core learned of it, the instant is the start of its pod, if the shim reported that
-        start.
+        If the allocation already ran when this core first learned of it, the instant is the start of its pod. If the shim did
+        not report that start, the allocation may have begun to run earlier than the returned instant.
         """
         if self.was_brought and self.started_ms is not None:
             return min(self.placed_ms, self.started_ms), False
@@ -224,7 +224,7 @@ class Group:
         self.refused_ms = 0
         """The instant at which preemption was last refused to the due asks of the group."""
         self.verdict: Verdict | None = None
-        """The verdict of the last refusal of preemption to the due asks of the group."""
+        """Why preemption was last refused to the due asks of the group."""
         self.rests: dict[str, tuple[object, int]] = {}
         """For each policy, a configuration and an instant.
 
@@ -292,7 +292,7 @@ class Gang:
         self.refused_ms = 0
         """The instant at which preemption was last refused to the gang."""
         self.verdict: Verdict | None = None
-        """The verdict of the last refusal of preemption to the gang."""
+        """Why preemption was last refused to the gang."""
         self.beside: Tried | None = None
         """A shadow's memory of the refusals of preemption to the gang."""
         self.entry: GroupEntry | None = None

@@ -30,10 +30,10 @@ class Tries(Protocol):
         """Record that preemption is refused now for the group's due asks, or for the gang."""
 
     def verdict(self, group: Group | Gang) -> Verdict | None:
-        """Return the verdict of the last refusal, or None if there was no refusal."""
+        """Return why preemption was last refused to the group or gang. Return None if there was no refusal."""
 
     def judge(self, group: Group | Gang, verdict: Verdict) -> None:
-        """Record the verdict of the last refusal of the group or gang."""
+        """Record why preemption was last refused to the group or gang."""
 
     def rest(self, group: Group, policy: str) -> Rest | None:
         """Return the pause in which a policy does not plan for a group, or None. An ask that joins the group ends the pause."""
@@ -52,7 +52,7 @@ class Tries(Protocol):
 
 
 class LiveTries:
-    """The record of refused asks of live planning. The record is stored in the groups and asks themselves."""
+    """The record of asks that live planning refused. The record is stored in the groups and asks themselves."""
 
     __slots__ = ()
 
@@ -65,11 +65,11 @@ class LiveTries:
         group.refused_ms = now
 
     def verdict(self, group: Group | Gang) -> Verdict | None:
-        """Return the verdict of the last refusal, or None if there was no refusal."""
+        """Return why preemption was last refused to the group or gang. Return None if there was no refusal."""
         return group.verdict
 
     def judge(self, group: Group | Gang, verdict: Verdict) -> None:
-        """Record the verdict of the last refusal of the group or gang."""
+        """Record why preemption was last refused to the group or gang."""
         group.verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:
@@ -93,7 +93,7 @@ class LiveTries:
 
 
 class ShadowTries:
-    """The record of refused asks of a shadow, in the field ``beside`` of groups and gangs.
+    """The record of asks that a shadow refused, in the field ``beside`` of groups and gangs.
 
     The record of an earlier shadow is ignored.
     """
@@ -123,12 +123,12 @@ class ShadowTries:
         self._own(group).refused_ms = now
 
     def verdict(self, group: Group | Gang) -> Verdict | None:
-        """Return the verdict of the last refusal, or None if there was no refusal."""
+        """Return why preemption was last refused to the group or gang. Return None if there was no refusal."""
         known = self._known(group)
         return None if known is None else known.verdict
 
     def judge(self, group: Group | Gang, verdict: Verdict) -> None:
-        """Record the verdict of the last refusal of the group or gang."""
+        """Record why preemption was last refused to the group or gang."""
         self._own(group).verdict = verdict
 
     def rest(self, group: Group, policy: str) -> Rest | None:

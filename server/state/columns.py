@@ -349,7 +349,7 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Add the flags that the allocations got after their placement to ``flags``, which has the flags of their specs.
+    """Add to ``flags``, which has the flags of the specs, the flags that the allocations got after their placement.
 
     Return the changed array.
     """

@@ -7,8 +7,8 @@ node names, these names are stored instead, so that ten thousand DaemonSet pods 
 
 A constraint that requires a label to have one of several values is *anchored* at these values. Only nodes with such a value are
 ever evaluated for the constraint. The label index finds these nodes. If there are at most FEW_NODES such nodes, their names are
-stored. Thus ten thousand pods that each select a different host need no masks either. A node that changes is evaluated only for
-the constraints anchored at its labels.
+stored. Thus ten thousand pods that each select a different host need no masks either. Of all anchored constraints, a changed
+node is evaluated only for those that are anchored at one of its labels.
 """
 
 import re
@@ -334,7 +334,7 @@ class ConstraintIndex:
         return mask
 
     def release(self, mask: NodeMask) -> None:
-        """Decrease the number of classes that use the mask by one. If no class uses the mask any more, remove it."""
+        """Subtract one from the number of classes that use the mask. If no class uses the mask any more, remove the mask."""
         mask.users -= 1
         if mask.users:
             return

@@ -152,8 +152,8 @@ class EquivalenceClasses:
     def remember(self, spec: AskSpec, ask_class: AskClass) -> None:
         """Remember the class of a spec.
 
-        The class is also added to ``plain``, for the fast path, if the spec is plain, its quantities are small and no type is
-        crowded.
+        The class is also added to ``plain`` if asks with this spec may be added on the fast path: the spec is plain
+        (`AskSpec.is_plain`), its quantities are small and no type is crowded.
 
         If SHAPES_MAX specs are already remembered, all of them are forgotten first.
         """

@@ -68,7 +68,7 @@ def _assign(partition: Partition, ask: Ask, node: Node, now: int) -> None:
 
 
 def _count_member(partition: Partition, application: Application, ask: Ask, count: int) -> None:
-    """Add ``count`` to the placed members of an ask's gang. A member that is being released does not count as placed (J8)."""
+    """Add ``count`` to the number of placed members of an ask's gang. A member that is being released does not count as placed (J8)."""
     spec = ask.spec
     if spec.min_members > 1 and spec.gang_key:
         gang = pending.gang_of(partition, application, spec)

@@ -107,7 +107,7 @@ class Partition:
         self.quota_due: dict[str, int] = {}
         """The instants at which quota runs are due, by queue path (see `quota_timers`)."""
         self.deserved: dict[str, Bounds] = {}
-        """The bounds of leaves that share by plain weights (W2)."""
+        """The deserved share of each leaf, which bounds its usage, if the partition has plain shares by weight (W2)."""
         self.shared_for: object = None
         """The identity of the state for which the bounds in ``deserved`` were computed."""
         self.avoided: dict[str, dict[str, int]] = {}
@@ -238,8 +238,8 @@ class Partition:
     def learn(self, spec: AskSpec) -> None:
         """Remember the equivalence class of a spec, so that later asks with this spec need no search.
 
-        The class is also added to ``classes.plain`` under three conditions: the spec is plain, its quantities are small, and the
-        total of no type is very large (``classes.crowded``).
+        The class is also added to ``classes.plain`` under three conditions: the spec is plain (`AskSpec.is_plain`), its
+        quantities are small, and the total of no type is very large (``classes.crowded``).
         """
         self.class_of(spec, spec.constraints).asks -= 1  # the ask that is added next counts itself
 

@@ -32,7 +32,8 @@ class QueueState(enum.StrEnum):
 class Queue:
     """The state of one queue. Amounts are lists by type index.
 
-    ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
+    ``measure`` and ``basis`` have the amounts by which usage is divided to get shares: those of the queue's applications, and
+    its own. ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
     """
 
     __slots__ = (

@@ -152,7 +152,11 @@ def leave_empty(application: Application) -> None:
 
 
 def _count(queue: Queue, child: Child, priority: int | None) -> None:
-    """Update the number of a queue's children with each priority. These numbers are kept only if the queue's heap does not sort by priority first."""
+    """Update, when the priority of a child changes, the numbers of the queue's children by priority.
+
+    ``priority`` is the new priority, or None if the child leaves the heap. The numbers are kept only if the queue's heap does
+    not sort by priority first.
+    """
     counts = queue.child_priorities
     if child.entry is not None:
         counts[child.priority] -= 1

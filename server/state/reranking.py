@@ -1,7 +1,7 @@
 """The rebuilding of measures, shares, heaps and parked groups, after a configuration or a change of the partition's total.
 
-The result depends only on the present state, and not on the changes that led to this state. The rebuilding is done in parts
-(`model/parts`).
+A queue's *measure* is the amounts by which usage is divided to get shares. The result depends only on the present state, and
+not on the changes that led to this state. The rebuilding is done in parts (`model/parts`).
 """
 
 import heapq

@@ -59,9 +59,9 @@ def is_too_much_used(partition: Partition) -> bool:
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
     """Return, for each leaf, the amounts that its waiting asks request (W1).
 
-    Pledges for these asks that count as used are subtracted.
+    The amounts of pledges for these asks are subtracted, except of pledges that give way to claims.
 
-    Leaves without waiting asks are left out. Pledges that give way to claims do not count as used.
+    Leaves without waiting asks are left out.
     """
     leaves = [queue for queue in partition.queues.values() if queue.leaf and queue.pending_asks]
     sums = {leaf.path: _pending(partition, leaf) for leaf in leaves}

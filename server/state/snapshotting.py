@@ -29,7 +29,7 @@ from server.state.queues import Queue, QueueState
 class GangDue(NamedTuple):
     """A gang that the snapshot must contain.
 
-    The asks in ``members`` wait, or have a pledge that gives way. ``placed`` is the number of running members.
+    The asks in ``members`` wait, or have a pledge that gives way to claims. ``placed`` is the number of running members.
     """
 
     key: str

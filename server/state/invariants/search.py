@@ -123,7 +123,10 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that no usable node ranks too low in the heap of a class or mask. ``takes`` says which nodes are usable."""
+    """Assert that no usable node has a worse rank in the heap of a class or mask than its present rank.
+
+    ``takes`` says which nodes are usable.
+    """
     assert keeper.heap is not None
     _check_all_ranked(index, keeper, name, takes, _ranked(index, keeper.heap, name))
 
@@ -158,7 +161,7 @@ def _check_all_ranked(
 
 
 def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
-    """Assert that no node that fits ranks too low in the heap of a class with preferences.
+    """Assert, for a class with preferences, that no node that fits has a worse rank in the heap than its present rank.
 
     A heap that will be built again is exempt.
     """
