@@ -270,7 +270,7 @@ class PlanMaker(Protocol):
         ...
 
     def plan(self, trial: "Trial", intent: Intent) -> Plan | Refusal:
-        """Return a plan for an intent, given the plans so far, or the reason why there is none. The trial stays unchanged."""
+        """Return a plan for an intent, given the plans so far, or the reason why there is none. The Trial stays unchanged."""
         ...
 
 

@@ -2,9 +2,9 @@
 
 A *need* is the smallest amount of a type that has to be freed. A *cap* is the largest amount that a queue may lose, or the
 largest number of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its
-guarantee. The cap of a disruption budget is the number of pods that may be evicted from its group. A set that exceeds no cap is
-*legal*. A legal set stays legal when one of its victims is removed. A victim that is not needed can therefore be removed from a
-set. To remove a victim is called to *give back* the victim.
+guarantee. The cap of a disruption budget is the number of its pods that may be evicted. A set that exceeds no cap is *legal*. A
+legal set stays legal when one of its victims is removed. A victim that is not needed can therefore be removed from a set. To
+remove a victim is called to *give back* the victim.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -136,7 +136,7 @@ class NodePlanner:
     # The full path --------------------------------------------------------------------------------
 
     def _judge_plain(self, node: int, demand: Demand) -> Judged:
-        """Return the verdict with every test. `_judge_fast` returns the same verdict if no candidate can be protected."""
+        """Return the verdict after all tests. `_judge_fast` returns the same verdict if no candidate can be protected."""
         self.assignment.assign(node, demand)
         units = self._walk(node)
         enough = self.assignment.holds(node) and self.assignment.takes_no_more_than_its_share()

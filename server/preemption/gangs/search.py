@@ -122,7 +122,7 @@ class GangSearch:
         return assignments.held(snapshot.allocations, rows)
 
     def _try(self) -> GangAnswer:
-        """Return a plan whose victims are taken in the partition's order.
+        """Return a plan whose victims are taken in the partition's order of victims.
 
         If that plan takes too much from other queues, return a plan for which allocations of the gang's own queue are taken
         first.

@@ -2,8 +2,8 @@
 
 1. The target is the amount that the queue uses beyond its maximum, in the types that the maximum names (Q9).
 2. A candidate holds a type of the target. DaemonSet pods, foreign pods and terminating pods are no candidates (Q10). Firm and
-   untouchable pods are no candidates either. With `disruptionbudgets: respect`, a pod whose group has no disruption left is no
-   candidate (V5).
+   untouchable pods are no candidates either. With `disruptionbudgets: respect`, a pod whose disruption group has no disruption
+   left is no candidate (V5).
 3. Non-originators come before originators, low priority before high, preemptible before opted out, and young before old (Q11). A
    partition may replace age by other keys (`preemption.order`, V2).
 4. Every queue from the victim's leaf to the root keeps its guarantee in each type that the victim uses. A candidate whose

@@ -39,7 +39,7 @@ class Budgets:
     left: dict[str, int] = field(default_factory=dict)
 
     def exhausted(self, place: int) -> bool:
-        """Return whether one of the candidate's groups has no disruption left."""
+        """Return whether one of the candidate's disruption groups has no disruption left."""
         for group in self.groups.get(place, ()):  # noqa: SIM110 - thousands of times a run
             if self.left[group] <= 0:
                 return True
@@ -233,7 +233,7 @@ class RunInProgress:
     def _in_turn(self, candidates: Iterable[CandidatePlace]) -> Iterator[CandidatePlace]:
         """Yield the candidates in the order of Q11.
 
-        A candidate whose group has no disruption left at its turn counts as opted out (V5).
+        A candidate whose disruption group has no disruption left at the candidate's turn counts as opted out (V5).
         """
         if self._budgets.mode != "prefer" or not self._budgets.groups:
             yield from candidates
