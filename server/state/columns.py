@@ -236,7 +236,7 @@ class AllocationRows:
         self._resources = _grown(self._resources, rows)
 
     def _write(self, placed: Sequence["Ask"]) -> None:
-        """Write the whole numbers of asks. Numbers that all asks of a spec or application have in common are computed once."""
+        """Write the facts of allocations that are whole numbers, such as priorities. Numbers that all asks of a spec or application have in common are computed once."""
         if not placed:
             return
         rows = _ints([ask.row for ask in placed])

@@ -293,7 +293,7 @@ class NodeMask:
         )
 
     def judge(self, node: Node) -> None:
-        """Evaluate one node for a mask with one byte for each slot."""
+        """Evaluate one node for this mask, which must have one byte for each slot."""
         self.allowed[node.slot] = self._verdict(node)
 
     def _verdict(self, node: Node) -> bool:
@@ -397,7 +397,7 @@ class ConstraintIndex:
             mask.names = tuple(node.node_id for node in near)
 
     def _near(self, mask: NodeMask) -> NodeSet:
-        """Return the nodes at a mask's anchor."""
+        """Return the nodes that have a label of the mask's anchor."""
         near: NodeSet = {}
         for pair in mask.anchor or ():
             near |= self._labels.carrying(*pair)

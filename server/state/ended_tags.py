@@ -8,9 +8,9 @@ from typing import Final
 from server.model.asks import NO_TAGS, Tags
 
 ENDED_KEPT_MAX: Final = 10_000
-"""The number of pods that ended last whose tags are certainly kept.
+"""The number of pods that ended last whose tags are always kept.
 
-The tags of pods that ended earlier may still be kept, but never those of more than twice this number of pods in total.
+The tags of pods that ended earlier may be kept, too. In total, the tags of at most twice this number of pods are kept.
 """
 TAGS_KEPT_BYTES_MAX: Final = 4_096
 """The largest number of bytes of an ended pod's tags. Longer tags are not kept."""

@@ -297,7 +297,7 @@ def unpledge(partition: Partition, held: Pledge) -> None:
 def _remember(before: Group | Gang | None, ask: Ask) -> None:
     """Copy the time and the verdict of the last refusal from an ask's previous group to its new group (G1).
 
-    The values are copied for the live side and for the shadow.
+    The values are copied both for live planning and for the shadow.
 
     If the new group has a later time already, it keeps that time. If it has a verdict already, it keeps that verdict. For
     gangs, nothing is copied.

@@ -148,7 +148,10 @@ def entry_of(rank: int, node: Node) -> NodeEntry:
 
 
 class LogReader(Protocol):
-    """The owner of a heap that follows the log of nodes. The reader has read the log of ``log_epoch`` up to ``cursor``."""
+    """An object that has a heap of nodes, and updates this heap from the log of nodes.
+
+    The reader has read the log of ``log_epoch`` up to ``cursor``.
+    """
 
     cursor: int
     log_epoch: int
@@ -326,7 +329,7 @@ class NodeIndex:
             self.freed.append(node)
 
     def unmark_freed(self, node: Node) -> None:
-        """Undo `mark_freed` for a node whose capacity was free only in a trial."""
+        """Undo `mark_freed` for a node whose capacity was free only during a test."""
         node.freed = False
         self.freed.remove(node)
 

@@ -45,7 +45,7 @@ class PlanCheck:
 
 
 class PlanChecks:
-    """The checks of one partition that have not ended."""
+    """The plan checks of one partition that have not ended."""
 
     __slots__ = ("answers", "by_ask", "open", "refused")
 

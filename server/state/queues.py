@@ -182,7 +182,7 @@ class Queue:
         self.limiter = self.firm = None
 
     def seen(self, priority: int) -> int:
-        """Return a priority inside this queue as the parent of the queue sees it (G5)."""
+        """Return the value that a priority inside this queue has for the parent of the queue (G5)."""
         return adjusted(priority, self.offset, fence=self.fence)
 
     def waiting_classes(self) -> Iterator["AskClass"]:

@@ -1,7 +1,7 @@
 """The change of the gang classes (firm or lendable) of all asks after a change of the settings (J2).
 
 Each tick reclassifies some asks, so that placements continue in the same ticks. Gang classes limit usage only while the policy
-`job` is in the specification in force, because only then queues have limiters of firm use (J4). If a specification adds the
+`job` is in the specification in force, because only then do queues have limiters of firm use (J4). If a specification adds the
 policy, asks therefore get their classes before the specification comes into force. If a specification removes the policy, asks
 lose their classes afterwards. If the policy stays, a specification can only change the class of asks that declare no class.
 These asks get the new class after the specification came into force, and are limited by their earlier class until then.
@@ -46,7 +46,7 @@ def is_due(partition: Partition, settings: PreemptionSettings) -> bool:
 
 
 def advance(partition: Partition, settings: PreemptionSettings) -> None:
-    """Give up to `STEP` asks the classes of the settings. New asks get these classes from now on."""
+    """Give at most `STEP` asks the gang classes that the settings determine. New asks get these classes from now on."""
     if not are_alike(partition.classed_by, settings):
         begin(partition, settings)
     unclassed, is_bound = partition.unclassed, has_classes(partition.spec.preemption)

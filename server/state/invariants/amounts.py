@@ -33,7 +33,7 @@ def check_tree(partition: Partition) -> None:
 
 
 def check_amounts(partition: Partition) -> None:
-    """Assert the usage, promises, releases, pending asks and reservations of applications and queues."""
+    """Assert that usage, promises, releases, pending asks and reservations of applications and queues are correct."""
     held = _promised_by_leaf(partition)
     for queue in reversed(list(partition.root.walk())):
         for application in queue.applications.values():

@@ -16,7 +16,7 @@ Person = tuple[str, str, str]
 
 
 def check_nodes(partition: Partition) -> None:
-    """Assert the free capacity and the slot of each node, and the capacity and the foreign usage of the whole partition."""
+    """Assert that the free capacity and slot of each node, and the capacity and foreign usage of the partition, are correct."""
     types = partition.types
     capacity, foreign = types.zeros(), types.zeros()
     for name, node in partition.index.nodes.items():

@@ -10,7 +10,7 @@ from server.state.types import NO_LIMIT
 
 
 def check_firm(partition: Partition) -> None:
-    """Assert the firm use of each queue.
+    """Assert that the firm use of each queue is correct.
 
     The firm use is the sum of the queue's firm allocations and pledges. Its headroom is the queue's guarantee less that use.
 

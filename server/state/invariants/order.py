@@ -17,7 +17,7 @@ from server.state.queues import Child, Queue, QueueState
 
 
 def check_order(partition: Partition) -> None:
-    """Assert the entries, shares and priorities from the groups up to the root."""
+    """Assert that the entries, shares and priorities are correct, from the groups up to the root."""
     for queue in partition.queues.values():
         _check_queue(partition, queue)
     for application in partition.applications.values():

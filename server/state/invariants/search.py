@@ -20,7 +20,7 @@ Sight = tuple[tuple[str | None, ...], tuple[Taint, ...]]
 
 
 def check_search(partition: Partition) -> None:
-    """Assert the order of nodes, the heap of each class, and the verdicts of constraints."""
+    """Assert that the order of nodes, the heap of each class, and the verdicts of constraints are correct."""
     index = partition.index
     _check_index(index)
     for mask in partition.constraint_index.masks.values():
