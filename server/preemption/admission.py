@@ -40,7 +40,8 @@ def most(
 def kept(trial: Trial, queue: QueueFacts, index: int, *, reserving: bool = False) -> int:
     """Return the capacity of a type that the queue keeps for waiting firm asks: max(held, min(guaranteed, requested)) - held (J4).
 
-    ``held`` is the amount that firm asks hold, and ``requested`` also includes the requests of waiting firm asks. With ``reserving``, firm asks for which a node is reserved count as held, and not as waiting.
+    ``held`` is the amount that firm asks hold, and ``requested`` also includes the requests of waiting firm asks. With
+    ``reserving``, firm asks for which a node is reserved count as held, and not as waiting.
     """
     held = trial.firm_held(queue.path)[index]
     if reserving:

@@ -72,9 +72,9 @@ class Openness:
         """Return, for each open type, its deciding queue, and the queue that undecided types have instead of a deciding queue.
 
         A victim for a type must run outside the queue that the result has for the type. All deciding queues lie on one path.
-        The queue for undecided types is the lowest deciding queue of an open type. Every victim thus runs outside this queue, so
-        that each claim lowers the deficit of this queue. If no type is open, the queue for undecided types is the root, and no
-        victim runs outside the root.
+        The queue for undecided types is the lowest deciding queue of an open type. Every victim thus runs outside this queue,
+        so that each claim lowers the deficit of this queue. If no type is open, the queue for undecided types is the root, and
+        no victim runs outside the root.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)

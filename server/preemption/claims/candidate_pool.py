@@ -92,9 +92,9 @@ Least = tuple[tuple[int, int], ...]
 class CandidatePool:
     """The candidate pool for one class. ``seen`` is the length of `Trial.touched` when the pool was built.
 
-    ``preferred`` rows count as opted out (V3). ``field`` has the nodes on which victims could free enough, with their bounds and
-    candidates. Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that leaves were filtered again after
-    ``field`` was made. In this case, rules may by now protect some of the candidates in ``field``.
+    ``preferred`` rows count as opted out (V3). ``field`` has the nodes on which victims could free enough, with their bounds
+    and candidates. Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that leaves were filtered again
+    after ``field`` was made. In this case, rules may by now protect some of the candidates in ``field``.
     """
 
     snapshot: Snapshot
@@ -323,7 +323,7 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether a candidate must have a queue above its share in a type for which it is taken (W8, W9).
+        """Whether the queues of a candidate must exceed their shares in a type for which the candidate is taken (W8, W9).
 
         The test is needed if G4 does not exclude candidates of queues that are within their shares.
         """

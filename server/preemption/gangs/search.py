@@ -420,9 +420,9 @@ class _Line:
         The nodes are then judged again.
 
         An allocation with one of the ties ``ties`` may be protected now, so that a verdict has to choose other victims. For a
-        gang member, one of the ties ``touched`` suffices, because the gang may be evicted whole, on several nodes. Even a verdict
-        that the candidates of a node do not suffice may be wrong. Suppose that the eviction of candidate A protected candidate B.
-        If A is protected now, B may be evicted, and the candidates may suffice.
+        gang member, one of the ties ``touched`` suffices, because the gang may be evicted whole, on several nodes. Even a
+        verdict that the candidates of a node do not suffice may be wrong. Suppose that the eviction of candidate A protected
+        candidate B. If A is protected now, B may be evicted, and the candidates may suffice.
         """
         plenty = self._has_plenty()
         if self._is_close and not (plenty and (self._closer is None or self._closer.holds(ties))):

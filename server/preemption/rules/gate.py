@@ -172,8 +172,8 @@ def each_victim_once(trial: Trial, plan: Plan) -> Refusal | None:
 def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse victims that no policy may evict (G6, Q10, V3).
 
-    These victims are pods of DaemonSets, untouchable, firm and vetoed pods, and placeholders that a real pod is about to replace.
-    With `firmbreak: true`, a required node may evict firm pods (G11).
+    These victims are pods of DaemonSets, untouchable, firm and vetoed pods, and placeholders that a real pod is about to
+    replace. With `firmbreak: true`, a required node may evict firm pods (G11).
     """
     breaks_firm = plan.facts.breaks_firm and trial.snapshot.settings.firm_break
     firm = 0 if breaks_firm else trial.snapshot.firm_flags
