@@ -236,7 +236,10 @@ class AllocationRows:
         self._resources = _grown(self._resources, rows)
 
     def _write(self, placed: Sequence["Ask"]) -> None:
-        """Write the facts of allocations that are whole numbers, such as priorities. Numbers that all asks of a spec or application have in common are computed once."""
+        """Write the facts of allocations that are whole numbers, such as priorities.
+
+        Numbers that all asks of a spec or application have in common are computed once.
+        """
         if not placed:
             return
         rows = _ints([ask.row for ask in placed])
@@ -308,8 +311,8 @@ class AllocationRows:
 class Columns:
     """The rows of the nodes and allocations of one partition, with one column for each known resource type.
 
-    ``queues`` has the facts of the queues in the previous snapshot. ``changed`` has the allocations that must be written to the rows. An allocation that began and ended since the last snapshot
-    is not among them.
+    ``queues`` has the facts of the queues in the previous snapshot. ``changed`` has the allocations that must be written to the
+    rows. An allocation that began and ended since the last snapshot is not among them.
     """
 
     __slots__ = ("allocations", "changed", "nodes", "queues", "tables", "width")

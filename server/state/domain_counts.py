@@ -1,6 +1,6 @@
 """The number of allocations of each preference group in each topology domain (design 6.15).
 
-Asks may prefer to run near the allocations of a group or apart from them. A *domain* is a value of a node label. The counts
+Asks may prefer to run near the allocations of a preference group, or apart from them. A *domain* is a value of a node label. The counts
 follow from the allocations and the labels of their nodes. Each placement and each end of an allocation changes the counts at
 once, so that the next placement sees the change.
 """
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 class DomainCount:
-    """The number of allocations of one group in each domain.
+    """The number of allocations of one preference group in each domain.
 
     ``rose`` is the last step (change of the counts) at which one of these numbers rose. ``fell`` is the last step at which one of
     them fell.
@@ -39,7 +39,7 @@ class DomainCount:
 
 
 class DomainCounts:
-    """The counts of all groups of one partition.
+    """The counts of all preference groups of one partition.
 
     ``places`` has, for each allocation, the domains in which it is counted. ``emptied`` is the last step at which a group lost
     its last allocation, so that its count was dropped.

@@ -32,7 +32,8 @@ A small quantity of an ask is checked against the partition's total of its type 
 def is_small(resource: Resource) -> bool:
     """Return whether all quantities are below `SMALL`.
 
-    If no type has a high total (`EquivalenceClasses.crowded`), the totals need no check for an ask whose quantities are all small.
+    If no type has a high total (`EquivalenceClasses.crowded`), the totals need no check for an ask whose quantities are all
+    small.
     """
     return all(quantity < SMALL for _, quantity in resource)
 

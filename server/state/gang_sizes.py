@@ -57,10 +57,10 @@ def _is_one_of(gang: Gang, ask: Ask) -> bool:
 def agree(partition: Partition, gang: Gang, ask: Ask) -> None:
     """Write the size of the gang to the spec of ``ask``, which is being placed.
 
-    The spec may have an outdated size, because `resize` does not update every spec. If no member of the gang is placed, `resize`
-    leaves out members that are being released, and members that wait as ordinary asks. If clients stated both the gang's size and
-    the ask's size, the ask keeps its own size. If no member waits in the gang or is placed, but a member has a pledge, the gang
-    first gets the size in the spec of the member with the pledge.
+    The spec may have an outdated size, because `resize` does not update every spec. If no member of the gang is placed,
+    `resize` leaves out members that are being released, and members that wait as ordinary asks. If clients stated both the
+    gang's size and the ask's size, the ask keeps its own size. If no member waits in the gang or is placed, but a member has a
+    pledge, the gang first gets the size in the spec of the member with the pledge.
     """
     alone = not gang.members and not gang.placed
     waiting = next(_pledged(partition, gang), None) if alone else None

@@ -399,7 +399,7 @@ def revive_class(partition: Partition, ask_class: AskClass) -> None:
 
 
 def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
-    """Block a class that does not fit into the limiter. Return the list in which the groups of the class are parked."""
+    """Block a class for which the limiter has no headroom. Return the list in which the groups of the class are parked."""
     waiting = limiter.blocked.get(ask_class)
     if waiting is None:
         waiting = limiter.blocked[ask_class] = []
@@ -409,7 +409,7 @@ def block_class(limiter: Limiter, ask_class: AskClass) -> list[Group]:
 
 
 def unblock_class(limiter: Limiter, ask_class: AskClass) -> None:
-    """Unblock a class that may fit into the limiter again, and unpark its groups."""
+    """Unblock a class for which the limiter may have headroom again, and unpark its groups."""
     waiting = limiter.blocked.pop(ask_class)
     queue = limiter.queue
     if limiter.kind == "queue":

@@ -2,8 +2,8 @@
 
 A timer belongs to a configured queue with a delay and a max. Three events arm a timer. First, a configuration lowers the max,
 sets another delay or turns quota preemption on. Second, a sync ends. Third, a restored or resized allocation raises the usage
-over the max. This module decides when a run is due. `preemption.quota` plans which pods are evicted. The open commitments of the
-partition say whether a run is open.
+over the max. This module decides when a run is due. `preemption.quota` plans which pods are evicted. The open commitments of
+the partition say whether a run is open.
 """
 
 import enum

@@ -169,8 +169,8 @@ def _count(queue: Queue, child: Child, priority: int | None) -> None:
 def raise_path(application: Application, priority: int) -> None:
     """Raise the heap entries of an application and of the queues above it, because an ask of this priority may be placeable.
 
-    The entry of the application is raised to ``priority``. The entry of each queue is raised to the value that this priority has
-    for the queue's parent (`Queue.seen`). No entry above a stopped queue is raised.
+    The entry of the application is raised to ``priority``. The entry of each queue is raised to the value that this priority
+    has for the queue's parent (`Queue.seen`). No entry above a stopped queue is raised.
     """
     if (
         application.entry is not None
