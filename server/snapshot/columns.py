@@ -2,9 +2,8 @@
 
 The arrays are never written to.
 
-A node or allocation keeps its row number while it exists. Between the rows that are in use,
-other rows may be empty. No sort order depends on row numbers: the last sort key is always the arrival number of the node or the
-key of the allocation.
+A node or allocation keeps its row number while it exists. Between the rows that are in use, other rows may be empty. No sort
+order depends on row numbers: the last sort key is always the arrival number of the node or the key of the allocation.
 """
 
 from dataclasses import dataclass, field

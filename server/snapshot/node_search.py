@@ -55,8 +55,8 @@ def lacking(
     """Return a mask of the nodes that could take the ask if no pod ran on them, and the amounts that each node lacks.
 
     The amounts are parts of the request, with one line for each node row. For a type in ``least``, a node counts as lacking at
-    least the amount given there, even if the type is free on the node. A node that lacks an amount of a ``closed`` type is not in
-    the mask.
+    least the amount given there, even if the type is free on the node. A node that lacks an amount of a ``closed`` type is not
+    in the mask.
     """
     need = np.zeros_like(free)
     for index, quantity in kind.node_demand:

@@ -284,9 +284,9 @@ class Running:
         """Yield (reason, leaf, number of allocations, keys) for each group of allocations that are not evicted.
 
         A group consists of the allocations of one leaf that are not evicted for one reason. ``keys`` are the keys of at most
-        ``most`` allocations, the least important first. ``gone`` are the victims' places, their positions in the order of
-        all allocations. ``reasons`` has the reasons of some candidates, by place. ``otherwise`` is the reason of all other candidates. An excluded allocation is in the group
-        of the reason that excludes it.
+        ``most`` allocations, the least important first. ``gone`` are the victims' places, their positions in the order of all
+        allocations. ``reasons`` has the reasons of some candidates, by place. ``otherwise`` is the reason of all other
+        candidates. An excluded allocation is in the group of the reason that excludes it.
         """
         found = np.where(self.barred == CANDIDATE, otherwise, self.barred)
         found[list(reasons)] = list(reasons.values())
