@@ -169,7 +169,7 @@ def preferred_now(trial: Trial) -> Mask | None:
 
 
 def _spent(trial: Trial, mode: str) -> Mask | None:
-    """Return the rows whose disruption budgets are used up. Return None if the partition's setting for budgets is not ``mode``."""
+    """Return the rows whose disruption budgets are used up. Return None if the partition's `disruptionbudgets` is not ``mode``."""
     return trial.exhausted() if trial.snapshot.settings.disruption_budgets == mode else None
 
 

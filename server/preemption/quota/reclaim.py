@@ -172,7 +172,7 @@ def _objection(
 def _is_allowed(trial: Trial, one: SurplusCandidate, spent: Counter[str]) -> bool:
     """Return whether each disruption group of the candidate has a disruption left, with the victims of this plan counted (V5).
 
-    The result is True if budgets are not respected.
+    The result is True if the partition does not respect disruption budgets.
     """
     return trial.snapshot.settings.disruption_budgets != "respect" or all(
         trial.disruptions_left(group) > spent[group]

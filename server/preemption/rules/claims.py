@@ -97,9 +97,10 @@ def important_stay(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def budgets_respected(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan that evicts more pods of a disruption group than the group allows, if the partition respects budgets (V5).
+    """Refuse a plan that evicts more pods of a disruption group than the group allows, if the partition respects disruption budgets (V5).
 
-    Plans for required nodes are exempt, because required-node preemption only prefers victims with budget left (G11).
+    Plans for required nodes are exempt, because required-node preemption also evicts pods whose budget is used up, after the
+    other pods (G11).
     """
     columns, respects = (
         trial.snapshot.allocations,
