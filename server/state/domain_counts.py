@@ -1,8 +1,8 @@
 """The number of allocations of each preference group in each topology domain (design 6.15).
 
-Asks may prefer to run near the allocations of a preference group, or apart from them. A *domain* is a value of a node label. The counts
-follow from the allocations and the labels of their nodes. Each placement and each end of an allocation changes the counts at
-once, so that the next placement sees the change.
+Asks may prefer to run near the allocations of a preference group, or apart from them. A *domain* is a value of a node label.
+The counts follow from the allocations and the labels of their nodes. Each placement and each end of an allocation changes the
+counts at once, so that the next placement sees the change.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
