@@ -218,8 +218,8 @@ def _free(trial: Trial, row: int, left: Lacking) -> None:
 def _is_exhausted(trial: Trial, row: int) -> bool:
     """Return whether a disruption budget of the pod is used up.
 
-    A used-up budget does not protect a pod on a required node: it only comes later in the order (G11). If the partition ignores
-    disruption budgets, the result is False.
+    On a required node, a used-up budget does not protect the pod, but puts the pod later in the order of victims (G11). If the
+    partition ignores disruption budgets, the result is False.
     """
     if trial.snapshot.settings.disruption_budgets == "ignore":
         return False
