@@ -1,8 +1,8 @@
 """The thrashing monitor, which stops pairs of preemptor and victim that alternate without end (docs/rules/invariants.md).
 
-A deficit is the amount by which a queue is below its entitlement. A claim lowers the deficits of the queues that decide whether
-its ask may claim, and raises no deficit. Without external events, the deficits thus limit the number of claims. Three cases
-show that a rule of preemption is wrong:
+A deficit is the amount by which a queue is below its entitlement. A claim lowers the deficit of the lowest deciding queue
+that is below its entitlement, and raises no deficit. Without external events, the deficits thus limit the number of
+claims. Three cases show that a rule of preemption is wrong:
 
 - A deficit is larger at a claim than it was after the last claim, although external events took no capacity from the queue and
   its entitlement did not grow.
