@@ -102,11 +102,10 @@ class Limiter:
         """
         held = ask_class.pledge
         if held is None:
-            if ask_class.gang_class is _LENDABLE and self.kind == "queue":
-                return all(
-                    self.headroom_for(ask_class, at) >= wanted for at, wanted in ask_class.demand
-                )
-            return fits(ask_class.demand, self.headroom)
+            is_lending = ask_class.gang_class is _LENDABLE and self.kind == "queue"
+            return fits(ask_class.demand, self.headroom) and (
+                not is_lending or self._has_headroom_beside_firm(ask_class)
+            )
         if held.replaces:
             return True  # its placeholder holds the headroom already
         if self.kind not in OWN:
@@ -120,6 +119,13 @@ class Limiter:
         return all(
             headroom[index] + promised[index] >= wanted for index, wanted in ask_class.demand
         )
+
+    def _has_headroom_beside_firm(self, ask_class: "AskClass") -> bool:
+        """Return whether a lendable ask fits beside the amounts that the queue keeps for waiting firm asks."""
+        for index, wanted in ask_class.demand:
+            if self.headroom_for(ask_class, index) < wanted:
+                return False
+        return True
 
     def holds_all(self, wanted: Mapping[int, int]) -> bool:
         """Return whether there is headroom for all asks of a decision together.

@@ -32,8 +32,8 @@ def rebuild_in_parts(partition: Partition, prepared: Prepared) -> Parts[None]:
     partition.relief += 1
     moved = yield from measure_prepared(partition, prepared)
     yield from _rank(moved)
-    opened = yield from _reblock(partition, prepared)
-    yield from _unblock(opened)
+    opened, entered = yield from _reblock(partition, prepared)
+    yield from _unblock(opened, entered)
 
 
 def _rank(moved: list[Queue]) -> Parts[None]:
@@ -66,13 +66,15 @@ def _renew(queue: Queue) -> None:
     queue.heap = heap
 
 
-def _reblock(partition: Partition, prepared: Prepared) -> Parts[Opened]:
-    """Unblock all classes except the classes that `still_blocked` returns. Return the unblocked classes.
+def _reblock(partition: Partition, prepared: Prepared) -> Parts[tuple[Opened, dict[Queue, None]]]:
+    """Unblock all classes except the classes that `still_blocked` returns.
 
-    Park all groups of the classes that are still blocked.
+    Park all groups of the classes that are still blocked. Return the classes that `_unblock` has to unblock, and the queues whose
+    heaps got entries at their ends and have to be put in order.
     """
     used = prepared.used
     opened: Opened = []
+    entered: dict[Queue, None] = {}
     for at, queue in enumerate(partition.queues.values()):
         if not at % PART:
             yield
@@ -82,40 +84,96 @@ def _reblock(partition: Partition, prepared: Prepared) -> Parts[Opened]:
         if limiter is not None:
             limiter.relieved = False
             if limiter.blocked:
-                opened += _opened(queue, limiter, limiter.blocked)
+                _open(queue, limiter, opened, entered)
         if firm is not None:
             firm.relieved = False
             if firm.blocked:
-                opened += _opened(queue, firm, firm.blocked)
-    return opened
+                _open(queue, firm, opened, entered)
+    return opened, entered
 
 
-def _opened(queue: Queue, limiter: Limiter, blocked: dict[AskClass, list[Group]]) -> Opened:
-    """Return the classes that a limiter blocks and that `still_blocked` does not return.
+def _open(queue: Queue, limiter: Limiter, opened: Opened, entered: dict[Queue, None]) -> None:
+    """Unblock the classes that a limiter blocks, or add them to ``opened``, except the classes that `still_blocked` returns.
 
     Park all groups of the classes that are still blocked.
-
-    Usually a limiter blocks one class, and one group of this class waits. In this usual case, the function makes no table, to
-    save time.
     """
-    if len(blocked) == 1 == len(queue.applications) and not queue.children:
-        (ask_class,), (application,) = blocked, queue.applications.values()
-        group = None if application.gangs else next(iter(application.groups.values()), None)
-        if group is not None and group.ask_class is ask_class and len(application.groups) == 1:
-            if group.told != limiter.code or not stays_blocked(limiter, ask_class):
-                return [(limiter, ask_class)]
-            if not group.parked:
-                pending.park(group, blocked[ask_class])
-            return []
+    if len(queue.applications) == 1 and not queue.children:
+        (application,) = queue.applications.values()
+        if len(application.groups) == 1 and not application.gangs:
+            (group,) = application.groups.values()
+            _open_only(queue, limiter, group, opened, entered)
+            return
     kept = still_blocked(queue, limiter)
     if kept:
         _park(queue, limiter, kept)
-    return [(limiter, one) for one in blocked if one not in kept]
+    opened += [(limiter, one) for one in limiter.blocked if one not in kept]
 
 
-def _unblock(opened: Opened) -> Parts[None]:
-    """Unblock classes as `pending.unblock_class` does, but put each heap in order only once."""
-    changed: dict[Queue, None] = {}
+def _open_only(
+    queue: Queue, limiter: Limiter, group: Group, opened: Opened, entered: dict[Queue, None]
+) -> None:
+    """Do as `_open` for a leaf in which only one group waits, which is the usual case. To save time, make no tables.
+
+    A class without waiting asks is only removed from the table of blocked classes. Such classes remain after all asks of a group
+    got another class.
+    """
+    blocked = limiter.blocked
+    for ask_class in tuple(blocked):
+        is_own = ask_class is group.ask_class
+        if is_own and group.told == limiter.code and stays_blocked(limiter, ask_class):
+            if not group.parked:
+                pending.park(group, blocked[ask_class])
+        elif is_own and _is_first(queue, group) and group in blocked[ask_class]:
+            _enter_only(queue, limiter, group, entered)
+        elif ask_class not in queue.pending:
+            _unpark(blocked.pop(ask_class))
+        else:
+            opened.append((limiter, ask_class))
+
+
+def _unpark(groups: list[Group]) -> None:
+    for group in groups:
+        group.parked = False
+
+
+def _is_first(queue: Queue, group: Group) -> bool:
+    """Return whether the only group of a queue has waiting asks, and the queue has no entry in its parent's heap.
+
+    If the group's application has an entry, its priority must be at least that of the group.
+    """
+    if queue.entry is not None or not group.live:
+        return False
+    application = group.application
+    return application.entry is None or application.priority >= group.priority
+
+
+def _enter_only(queue: Queue, limiter: Limiter, group: Group, entered: dict[Queue, None]) -> None:
+    """Unblock the class of the only group of a queue. Add the entries of the group, its application and the queue.
+
+    The heaps of the application and the queue have one valid entry each, so that they need no sorting. The heap of the queue's
+    parent gets the new entry at its end. Add the parent to ``entered``.
+    """
+    _unpark(limiter.blocked.pop(group.ask_class))
+    if limiter.kind == "queue":
+        queue.blocked_asks -= queue.pending[group.ask_class]
+    application, parent, first = group.application, queue.parent, group.asks[0]
+    assert parent is not None, "the root has no limiter"
+    priority = -group.priority
+    group.entry = entry = (priority, first.pending_since, first.arrival, group.number, group)
+    application.heap = [entry]
+    if application.entry is None:
+        queue.heap.clear()
+        ranking.append(queue, application, group.priority)
+    queue.best = application.priority
+    ranking.append(parent, queue, queue.seen(queue.best))
+    entered[parent] = None
+
+
+def _unblock(opened: Opened, changed: dict[Queue, None]) -> Parts[None]:
+    """Unblock classes as `pending.unblock_class` does, but put each heap in order only once.
+
+    ``changed`` has further queues whose heaps have to be put in order.
+    """
     applications: dict[Application, None] = {}
     for at, (limiter, ask_class) in enumerate(opened):
         if not at % PART:

@@ -20,15 +20,16 @@ from server.model.events import (
     ManagerRegistered,
     NodeAdded,
 )
-from server.model.parts import whole
+from server.model.parts import Parts, whole
 from server.model.quota import Acl, Configuration, PartitionSpec, PreemptionSettings, QueueSpec
 from server.model.reasons import Code
 from server.model.resources import resource
 from server.replication import checkpoint
 from server.scheduling import cycle
-from server.state import prepared, reclassing
+from server.state import prepared, reclassing, reranking_fast
 from server.state.applications import Group
 from server.state.partition import Partition
+from server.state.queues import Queue
 from tests.core.test_prepared_configurations import events
 
 QUEUES = 20
@@ -92,6 +93,33 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(cycle, "_node_for", node_for)
     return tried
+
+
+@pytest.mark.parametrize("adds_job", [False, True])
+def test_a_queue_with_one_group_is_visited_once(
+    monkeypatch: pytest.MonkeyPatch, *, adds_job: bool
+) -> None:
+    """The raised `max` unblocks each queue in one visit, and only the root's heap is put in order. `job` leaves no class to unblock."""
+    core = full()
+    visited: list[list[str]] = []
+    real = reranking_fast._unblock
+
+    def unblock(opened: reranking_fast.Opened, changed: dict[Queue, None]) -> Parts[None]:
+        visited.append(
+            [limiter.queue.path for limiter, _ in opened] + [one.path for one in changed]
+        )
+        yield from real(opened, changed)
+
+    monkeypatch.setattr(reranking_fast, "_unblock", unblock)
+    (spec,) = limited(10 if adds_job else 16).partitions
+    if adds_job:
+        spec = replace(spec, preemption=PreemptionSettings(policies=("job",)))
+    brought = Configuration((spec,), digest="other")
+    assert not any(core.prepare(brought))
+    core.handle(ConfigurationApplied(brought, "test", one_by_one=True), 1)
+    placed = ticked(core, 1)
+    assert visited == [[] if adds_job else ["root"]]
+    assert len(placed) == (0 if adds_job else QUEUES)
 
 
 @pytest.mark.parametrize("most", [9, 7, 15])
