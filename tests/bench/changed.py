@@ -81,16 +81,21 @@ def names(partitions: int) -> list[str]:
 
 
 def kinds(queues: int) -> Iterator[Changed]:
-    """Yield the kinds of changes of a partition with this number of queues, and of four such partitions."""
+    """Yield the kinds of changes of a partition with this number of queues, and of four partitions with half as many each.
+
+    A text for four partitions with 10,000 queues each would be longer than the core accepts.
+    """
     one = partial(Changed, queues=queues)
+    half = partial(Changed, queues=queues // 2)
+    four = f"4 partitions of {queues // 2:,}"
     yield one("other weights", limits=(MAX, 2))
     yield one("max raised", limits=(FITS, 1))
     yield one("max lowered", limits=(OVER, 1))
     yield one("all replaced", letter="r")
     yield one("other classes", classes=True)
-    yield one("4 partitions, max lowered", partitions=4, limits=(OVER, 1))
-    yield one("4 partitions, all replaced", partitions=4, letter="r")
-    yield one("3 partitions added", added=3)
+    yield half(f"{four}, max lowered", partitions=4, limits=(OVER, 1))
+    yield half(f"{four}, all replaced", partitions=4, letter="r")
+    yield half(f"3 partitions of {queues // 2:,} added", added=3)
 
 
 def applied(changed: Changed, before: Sequence[str] = ()) -> Run:
