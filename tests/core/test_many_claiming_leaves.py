@@ -10,11 +10,18 @@ from server.model.asks import AskSpec
 from server.model.decisions import Noted
 from server.model.events import (
     ApplicationAdded,
+    ApplicationRemoved,
     ManagerRegistered,
     NodeAdded,
     ReleaseRequested,
 )
-from server.model.quota import Acl, Configuration, PartitionSpec, QueueSpec
+from server.model.quota import (
+    Acl,
+    Configuration,
+    PartitionSpec,
+    PlacementRule,
+    QueueSpec,
+)
 from server.model.resources import resource
 from server.preemption.claims import guarantee
 from server.preemption.policy import Intent
@@ -126,6 +133,40 @@ def test_a_tick_checks_no_more_found_claims_than_its_allowance(
     assert sum(checked) >= LEAVES * ASKS - MOST
     assert max(checked) <= 2 * MOST + keeps
     assert tried == sorted(kept, key=in_turn)
+
+
+def test_leaves_that_are_removed_before_their_claims_are_read_have_no_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Dynamic leaves are removed together with their last application. The leaf that is left has its claims tried."""
+    guaranteed = resource({"vcore": 20_000})
+    children = (QueueSpec("p", parent=True, guaranteed=guaranteed), QueueSpec("d"))
+    everyone = Acl(everyone=True)
+    tree = QueueSpec("root", parent=True, submit_acl=everyone, children=children)
+    rules = (PlacementRule("provided", create=True),)
+    core = Core(Configuration((PartitionSpec("default", tree, rules),)))
+    core.handle(ManagerRegistered("rm"), NOW)
+    core.handle(NodeAdded("rm", "n0", resource({"vcore": 4_000})), NOW)
+    leaves = [f"p.q{at}" for at in range(4)]
+    for leaf in ("d", *leaves):
+        core.handle(ApplicationAdded("rm", f"app-{leaf}", f"root.{leaf}", user="ann"), NOW)
+    ask(core, "runs", "d", AskSpec(resource({"vcore": 4_000})), NOW)
+    ticks(core, NOW, 1_000)
+    for at in range(2):
+        for leaf in leaves:
+            ask(core, f"{leaf}-{at}", leaf, AskSpec(resource({"vcore": 5_000 + at})), NOW)
+    ticks(core, NOW, 1_000)
+    monkeypatch.setattr(claim_chunks, "READ_MOST", 0)
+    monkeypatch.setattr(claim_chunks, "FIRST_MOST", 1)
+    monkeypatch.setattr(claim_chunks, "_are_many", lambda _partition: True)
+    now = NOW + DELAY_MS
+    assert core.tick(now, 1).more
+    gone, kept = leaves[:-1], leaves[-1]
+    for leaf in gone:
+        core.handle(ApplicationRemoved("rm", f"app-{leaf}"), now)
+    decisions = ticks(core, now, 1_000)
+    tried = [one.subject for one in decisions if type(one) is Noted and one.kind == "ask"]
+    assert tried == [f"{kept}-0", f"{kept}-1"]
 
 
 class Cuts:

@@ -147,9 +147,9 @@ class ClaimsOfSearch(Claims):
         self._left = SEARCH_MOST
         self._chunks: dict[str, list[Ask]] = {}
         if not search.is_searching:
-            leaves = {**search.untried, **search.found}
+            leaves = self._forget_removed()
             self._share_out(len(leaves))
-            self._read_first([*leaves])
+            self._read_first(leaves)
         self.is_searching = search.is_searching or (not self._left and any(search.found.values()))
         if not self.is_searching:
             self.due = [ask for found in self._chunks.values() for ask in found]
@@ -194,6 +194,19 @@ class ClaimsOfSearch(Claims):
         chunk = self._read(leaf)
         self._chunks[leaf] = last + chunk
         return None if not chunk and self._search.found.get(leaf) else chunk
+
+    def _forget_removed(self) -> list[str]:
+        """Forget the claims of leaves that were removed since they were found. Return the leaves that have claims.
+
+        A leaf is removed only after its last application, so that none of its asks waits any more.
+        """
+        search, queues = self._search, self._partition.queues
+        leaves = {**search.untried, **search.found}
+        for leaf in [one for one in leaves if one not in queues]:
+            search.untried.pop(leaf, None)
+            search.found.pop(leaf, None)
+            del leaves[leaf]
+        return [*leaves]
 
     def _read_first(self, leaves: Sequence[str]) -> None:
         """Read claims of the leaves. If there are many leaves, read only as many as show whether any ask may claim."""
