@@ -290,13 +290,14 @@ class Copies:
         self._make(now=True)
 
     def _fork(self, questions: Sequence[_Waiting]) -> None:
-        reading, writing = os.pipe()
-        started, cpu = self._seconds(), self._cpu_seconds()
+        ends: tuple[int, ...] = ()
         try:
+            ends = reading, writing = os.pipe()
+            started, cpu = self._seconds(), self._cpu_seconds()
             pid = _forked()
         except OSError as error:
-            os.close(reading)
-            os.close(writing)
+            for end in ends:
+                os.close(end)
             for one in questions:
                 one.settle(_no_copy(f"none could be made: {error.strerror}"))
             return

@@ -313,6 +313,25 @@ async def test_where_no_copy_can_be_made_the_caller_is_told(
     assert await copies.answer(question(), bytes) == b""
 
 
+async def test_where_no_pipe_can_be_made_the_caller_is_told(
+    busy: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The many connections of clients may leave no file descriptor. The pump goes on, which calls `idle`."""
+
+    def pipe() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    answer = asked(busy, bytes)
+    await until(lambda: busy._awaits_idle)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pipe", pipe)
+        busy.idle()
+    found = await failure(answer)
+    assert (found.code, found.reason) == (grpc.StatusCode.UNAVAILABLE, "READ_ENDED")
+    assert "too many open files" in found.message
+    assert await asked(busy, bytes) == b""
+
+
 async def test_what_is_not_answered_when_the_server_ends_is_told_so(copies: Copies) -> None:
     running = await endless(copies)
     waiting = asked(copies, bytes, b"later")
