@@ -107,18 +107,19 @@ class WatchService:
     async def _events(
         self, request: pb.WatchEventsRequest, wanted: frozenset[str]
     ) -> AsyncIterator[pb.WatchEventsResponse]:
-        seen, number = -1, request.since
+        seen, number, most = -1, request.since, RESPONSE_OBJECTS_MAX
         while True:
             seen = await self._watchers.change(seen)
-            missed = max(self._history.first - number - 1, 0) if number else 0
-            entries = self._history.of_kinds_after(number, wanted, RESPONSE_OBJECTS_MAX)
-            while entries or missed:
-                number = entries[-1].number if entries else self._history.last
+            while True:
+                missed = max(self._history.first - number - 1, 0) if number else 0
+                entries = self._history.of_kinds_after(number, wanted, most)
+                # Fewer than `most` are all there are. The number in the request may be later than all events of this core.
+                all_read = max(number, self._history.last)
+                number = entries[-1].number if len(entries) == most else all_read
+                if not (entries or missed):
+                    break
                 events = [self._event(one) for one in entries]
                 yield pb.WatchEventsResponse(events=events, missed=missed)
-                missed = 0
-                entries = self._history.of_kinds_after(number, wanted, RESPONSE_OBJECTS_MAX)
-            number = self._history.last
             if request.held_only:
                 return
 
