@@ -23,6 +23,8 @@ WAIT_S: Final = 0.1
 """The seconds for which a view waits for the first answer."""
 ANSWER_S: Final = KEEP_S
 """The longest time in seconds to wait for an answer. Each question that waits takes one of the console's few threads for calls."""
+SHOWN_S: Final = KEEP_S + ANSWER_S
+"""The seconds after its question for which an answer is shown while a newer one is on its way."""
 KEPT_MAX: Final = 100
 """The largest number of identities for which answers are kept."""
 
@@ -40,6 +42,8 @@ class _Answer:
 @dataclass(slots=True)
 class _Kept:
     answer: _Answer = _Answer()
+    answer_s: float | None = None
+    """The instant of the question to which `answer` is the answer."""
     asked_s: float | None = None
     running: "Future[_Answer] | None" = None
 
@@ -58,22 +62,33 @@ class Presence:
         """Ask the core that decides, unless a recent answer is kept. Return a function that returns the lines about managers."""
         with self._lock:
             known = self._kept.of(core.metadata)
-            is_first = known.asked_s is None
-            is_old = known.asked_s is None or self._clock() - known.asked_s >= KEEP_S
-            if known.running is None and is_old:
+            self._take(known)
+            begins = known.running is None and not self._is_within(known.asked_s, KEEP_S)
+            if begins:
                 known.asked_s = self._clock()
                 known.running = begin(lambda: _asked(core))
-        return lambda: self._lines(known, WAIT_S if is_first else 0.0)
+            waits = begins and not self._is_within(known.answer_s, SHOWN_S)
+        return lambda: self._lines(known, WAIT_S if waits else 0.0)
 
     def _lines(self, known: _Kept, wait_s: float) -> Lines:
         running = known.running
-        if running is not None and running in wait([running], wait_s).done:
-            with self._lock:
-                if known.running is running:
-                    known.running = None
-                    known.answer = _Answer() if running.exception() else running.result()
-        answer = known.answer
-        return () if self._newest.is_past(answer.term) else answer.lines
+        if running is not None:
+            wait([running], wait_s)
+        with self._lock:
+            self._take(known)
+            answer, is_recent = known.answer, self._is_within(known.answer_s, SHOWN_S)
+        return answer.lines if is_recent and not self._newest.is_past(answer.term) else ()
+
+    def _take(self, known: _Kept) -> None:
+        """Keep the answer to the question that runs, if it has come."""
+        running = known.running
+        if running is not None and running.done():
+            known.answer = _Answer() if running.exception() else running.result()
+            known.answer_s, known.running = known.asked_s, None
+
+    def _is_within(self, instant_s: float | None, seconds: float) -> bool:
+        """Return whether less than this time has passed since an instant. Return False if the instant is None."""
+        return instant_s is not None and self._clock() - instant_s < seconds
 
 
 def _asked(core: Core) -> _Answer:

@@ -403,6 +403,28 @@ def test_managers_that_are_away_are_known_to_the_deciding_core() -> None:
         assert len(cores.leader.requests) == asked + 1
 
 
+def test_an_old_answer_about_managers_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two visits of a page, a manager may have come back long ago."""
+    away = [inspect_pb2.AbsentManager(rm_id="shim", since_ms=NOW - 10_000)]
+    leader = partitions("leader", picture(9, away=away))
+    with pair(partitions("follower", followed(10)), leader) as cores:
+        until(lambda: bool(cores.read()[2]))
+        cores.leader.answers["ListPartitions"] = partitions("leader", picture(9))
+        cores.now[0] = 3_600.0
+        assert cores.read()[2] == ()
+    with pair(partitions("follower", followed(10)), leader) as cores:
+        monkeypatch.setattr(presence, "WAIT_S", 0.0)
+        cores.read()
+        until(lambda: all(one.running is None or one.running.done() for one in _kept(cores)))
+        cores.leader.answers["ListPartitions"] = partitions("leader", picture(9))
+        cores.now[0] = 3_600.0
+        assert cores.read()[2] == (), "nobody has seen the answer yet, but it is old"
+
+
+def _kept(cores: "Pair") -> list[presence._Kept]:
+    return list(cores.source._presence._kept._values.values())
+
+
 def test_a_failure_of_the_question_for_managers_fails_no_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
