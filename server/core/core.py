@@ -233,7 +233,7 @@ class Core:
             before, at = at, asks_fast.take(state, events, at, now)
             at = releases_fast.take(state, events, at, decisions)
             if at == len(events):
-                self._catch_up()
+                whole(self._catch_up())
                 return decisions
             if at == before:
                 event = events[at]
@@ -252,12 +252,12 @@ class Core:
         self._take_in_fresh()
         self._stirred = self.is_amid = True
         decisions = yield from handler(self.state, event, now)
-        self.is_amid = False
         decisions = self._complete(event, decisions, now)
-        self._catch_up()
+        yield from self._catch_up()
+        self.is_amid = False
         return decisions
 
-    def _catch_up(self) -> None:
+    def _catch_up(self) -> Parts[None]:
         """During a sync, write changed allocations to the columns of snapshots if many have changed.
 
         The end of the sync then takes less time.
@@ -265,7 +265,7 @@ class Core:
         for partition in self.state.partitions.values():
             many = len(partition.columns.changed) >= CATCH_UP_ALLOCATIONS
             if many and not self.state.synced(partition):
-                snapshotting.catch_up(partition)
+                yield from snapshotting.catch_up_in_parts(partition)
 
     def _take_in_fresh(self) -> None:
         """Enqueue unqueued asks. Code that is called afterwards may assume that each ask is in a group."""
@@ -302,12 +302,12 @@ class Core:
     def tick_in_parts(self, now: int, budget: int) -> Parts[Tick]:
         """Tick as `tick` does.
 
-        Two kinds of work are done in parts: the ranking of queues, and the change of a partition to the configuration in force.
-        The caller must not use the core for anything else before the last part.
+        Three kinds of work are done in parts: the ranking of queues, the change of a partition to the configuration in force, and
+        the writing of the columns that a snapshot needs. The caller must not use the core for anything else before the last part.
         """
         if self._is_for_shadows(now):
             self._seen_ms = now
-            return self._tick_shadows(now, budget)
+            return (yield from self._tick_shadows(now, budget))
         self._seen_ms = now
         self.is_amid = True
         if self.state.timers and self.state.timers[0][0] <= now:
@@ -393,13 +393,15 @@ class Core:
             return False
         return self._shadows_go_on() or (shadows is not None and shadows <= now)
 
-    def _tick_shadows(self, now: int, budget: int) -> Tick:
+    def _tick_shadows(self, now: int, budget: int) -> Parts[Tick]:
         decisions: list[Decision] = []
+        self.is_amid = True
         for partition in self._ticking():
             mine = turn.begin(partition, now, min(budget, PLANNING))
             if mine is not None:
-                mine.plan(None)
+                yield from mine.plan(None)
                 decisions += mine.told(None)
+        self.is_amid = False
         return Tick(decisions, self._shadows_go_on())
 
     def validate(self) -> None:
@@ -463,7 +465,7 @@ class Core:
         left = min(left, PLANNING)
         mine = turn.begin(partition, now, left)
         ended = partition.round.pledges_ended
-        result = rounds.run(partition, now, left, None if mine is None else mine.plan)
+        result = yield from rounds.run(partition, now, left, None if mine is None else mine.plan)
         decisions += result.notes
         if mine is not None:
             decisions += mine.told(result)

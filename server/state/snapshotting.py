@@ -10,6 +10,7 @@ import numpy as np
 from server.kernels.fit import Mask
 from server.model.asks import has_classes
 from server.model.fit import Amounts
+from server.model.parts import Parts, whole
 from server.model.reasons import Code
 from server.model.resources import Limit
 from server.snapshot.node_search import NodeRanking
@@ -99,13 +100,21 @@ def take(
 
 def catch_up(partition: Partition) -> None:
     """Write the changes of the state since the last snapshot to the columns."""
+    whole(catch_up_in_parts(partition))
+
+
+def catch_up_in_parts(partition: Partition) -> Parts[None]:
+    """Do the work of `catch_up` in parts.
+
+    Before the last part, the caller must not read or change the state.
+    """
     columns, index = partition.columns, partition.index
     wider = columns.widen(len(partition.types))
     changed = index.changed_slots()
     nodes = partition.node_slots.nodes
     slots = list(range(len(nodes))) if wider else changed
-    columns.nodes.fill(slots, [nodes[slot] for slot in slots])
-    columns.allocations.fill(columns.changed)
+    yield from columns.nodes.fill(slots, nodes)
+    yield from columns.allocations.fill(columns.changed)
     columns.changed.clear()
 
 

@@ -8,6 +8,7 @@ from server.core.preemption import due_reservations, rounds
 from server.model.asks import AskSpec
 from server.model.decisions import Noted
 from server.model.events import VictimVetoed
+from server.model.parts import whole
 from server.model.quota import QueueProperties
 from server.model.reasons import Code
 from server.model.resources import resource
@@ -162,7 +163,7 @@ def test_a_round_goes_on_where_its_budget_ended() -> None:
     cluster.ask("p", "q", "r", memory=5)
     cluster.tick()
     cluster.now += RESERVE_AFTER_MS
-    results = [rounds.run(cluster.partition, cluster.now, budget=1) for _ in range(9)]
+    results = [whole(rounds.run(cluster.partition, cluster.now, budget=1)) for _ in range(9)]
     assert [one.more for one in results] == [True] * 7 + [False] * 2
     assert [one.spent for one in results] == [1] * 7 + [0] * 2
     assert sum(one.refused.get(Rule.NO_NODE, 0) for one in results) == 4
@@ -201,7 +202,7 @@ def test_a_round_that_was_cut_off_begins_anew_when_the_books_moved() -> None:
     cluster.ask("large2", memory=12)
     cluster.tick()
     cluster.now += RESERVE_AFTER_MS
-    assert rounds.run(cluster.partition, cluster.now, budget=1).more
+    assert whole(rounds.run(cluster.partition, cluster.now, budget=1)).more
     cluster.resize("n1", memory=11)
     assert cluster.tick() == []
     assert cluster.reserved() == {"large1": "n1"}
@@ -214,7 +215,7 @@ def test_the_core_is_never_asked_to_wake_up_for_nothing_twice() -> None:
         instant, woken = now, 0
         while (following := rounds.next_due(partition, instant)) is not None:
             assert following > instant, where
-            rounds.run(partition, following, 10_000)
+            whole(rounds.run(partition, following, 10_000))
             instant = following
             woken += 1
             assert woken <= len(partition.asks), where

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from server.core.preemption import rounds, takeover
+from server.model.parts import whole
 from server.preemption.nodes import reservation
 from server.preemption.policy import Intent, Plan, PlannedPledge, Release
 from server.preemption.rules import gate
@@ -127,7 +128,7 @@ def test_a_trial_is_the_view_after_its_plans(monkeypatch: pytest.MonkeyPatch) ->
                 trial.apply(plan)
                 planned += 1
         expected = _standing(trial)
-        rounds.run(partition, later, 10_000)
+        whole(rounds.run(partition, later, 10_000))
         keys = {pledge.ask.key for plan in trial.plans for pledge in plan.pledges}
         assert keys <= set(partition.decisions.pledges), where
         assert _standing(Trial(snapshotting.take(partition, later))) == expected, where

@@ -33,6 +33,7 @@ from server.core.preemption.beside_claims import Part
 from server.core.preemption.deficits import Shortage
 from server.core.preemption.takeover import Takeover
 from server.model.decisions import Decision, Noted
+from server.model.parts import Parts
 from server.model.policies import Retry, Scope, Shrinks, facts
 from server.model.reasons import Code
 from server.preemption.claims import guarantee, in_queue
@@ -90,7 +91,7 @@ class RoundResult:
     tentative: bool = False
 
 
-Beside = Callable[[Trial | None], None]
+Beside = Callable[[Trial | None], Parts[None]]
 """A callback that gets the Trial with the plans of a round before they are written (see `shadow`).
 
 The callback gets None if no ask was due.
@@ -123,10 +124,13 @@ def next_due(partition: Partition, now: int) -> int | None:
     return min((one for one in instants if one is not None and one > now), default=None)
 
 
-def run(partition: Partition, now: int, budget: int, beside: Beside | None = None) -> RoundResult:
+def run(
+    partition: Partition, now: int, budget: int, beside: Beside | None = None
+) -> Parts[RoundResult]:
     """Run one round, or continue the open round, if the state calls for it.
 
-    The caller calls this function when no more asks can be placed.
+    The caller calls this function when no more asks can be placed. Changes of the state since the last snapshot are written to
+    the columns in parts.
 
     No attempt begins after ``budget`` steps have been spent. The last attempt may exceed the budget. ``beside`` is called after
     this round has made its plans and before they are written, so that a shadow plans on the same state.
@@ -134,9 +138,9 @@ def run(partition: Partition, now: int, budget: int, beside: Beside | None = Non
     result = RoundResult()
     partition.thrashing.forget_old(now)
     called = due.is_called_for(partition, now)
-    trial = _planned(partition, now, budget, result) if called else None
+    trial = (yield from _planned(partition, now, budget, result)) if called else None
     if beside is not None:
-        beside(trial)
+        yield from beside(trial)
     if trial is not None:
         _write(partition, trial, now, result)
     if called:
@@ -190,7 +194,9 @@ def _end(partition: Partition, result: RoundResult) -> None:
     partition.round.goes_on = result.cut
 
 
-def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -> Trial | None:
+def _planned(
+    partition: Partition, now: int, budget: int, result: RoundResult
+) -> Parts[Trial | None]:
     """Plan the round and return the Trial with its plans. Return None if no ask is due."""
     due.begin(partition)
     shrinks = due_quota.is_due(partition, now)
@@ -216,6 +222,7 @@ def _planned(partition: Partition, now: int, budget: int, result: RoundResult) -
         return None
     begin(partition, asks, now, trims=trims)
     asks = asks._replace(claiming=claims.first())
+    yield from snapshotting.catch_up_in_parts(partition)
     taken = snapshotting.take(partition, now, due=asks)
     trial = Trial(taken, shortage.known, claims.further, claims.unread)
 

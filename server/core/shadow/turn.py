@@ -16,6 +16,7 @@ from server.core.preemption.deficits import Shortage
 from server.core.shadow import comparing, side, standing
 from server.core.shadow.comparing import Why
 from server.model.decisions import Decided, Decision, ShadowDecided
+from server.model.parts import Parts
 from server.model.policies import Shrinks
 from server.model.shadow import Choice, Difference, ShadowRecord, Sum, difference
 from server.preemption.policy import Plan
@@ -56,8 +57,10 @@ class Turn:
         self._ended: dict[str, str] = {}
         self._drafts: list[ShadowRecord] = []
 
-    def plan(self, live: Trial | None) -> None:
+    def plan(self, live: Trial | None) -> Parts[None]:
         """Make decisions under the shadow's settings, and compare them with the plans of the live side.
+
+        Changes of the state since the last snapshot are written to the columns in parts.
 
         ``live`` is None if no ask was due for the live side.
         """
@@ -67,7 +70,7 @@ class Turn:
         called = live is not None or due.is_called_for(self._seen, now)
         if called and not self._pauses:
             due.begin(self._seen)
-            mine = self._decide(live)
+            mine = yield from self._decide(live)
         theirs = self._choices(self._partition, live, LIVE, 0)
         self._drafts = [
             one
@@ -99,7 +102,7 @@ class Turn:
         """
         return self._partition.classes.groups > SEARCH_MOST
 
-    def _decide(self, live: Trial | None) -> dict[str, Choice]:
+    def _decide(self, live: Trial | None) -> Parts[dict[str, Choice]]:
         """Apply the shadow's standing decisions to a Trial, make new decisions on it, and return the new decisions by subject."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
@@ -108,6 +111,7 @@ class Turn:
             if not (self._is_for_others(asks) or trims or standing.is_due(known, now)):
                 return {}
             rounds.begin(other, asks, now, trims=trims)
+            yield from snapshotting.catch_up_in_parts(other)
             trial = Trial(snapshotting.take(other, now, due=asks), shortage.known)
         standing.lay(other, known, trial, self._ended)
         _leave_out_served(trial)
