@@ -14,6 +14,7 @@ from server.model.events import (
     AllocationAdded,
     ApplicationAdded,
     AskAdded,
+    Event,
     ManagerRegistered,
     NodeAdded,
     NodeRemoved,
@@ -151,7 +152,7 @@ def test_a_sync_of_a_full_core_writes_its_rows_in_parts(rows: Rows) -> None:
         for key, node in on.items()
         if node is not None
     ]
-    events = [*nodes, *applications, *pods, SyncCompleted("rm", NODES, 2, PODS, 0)]
+    events: list[Event] = [*nodes, *applications, *pods, SyncCompleted("rm", NODES, 2, PODS, 0)]
     for at in range(0, len(events), PIECE):
         core.take(events[at : at + PIECE], NOW)
         rows.pause()
