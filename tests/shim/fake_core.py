@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -10,6 +11,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from si.v1 import si_pb2, si_pb2_grpc
 
 BARRIER = "evenhand.io/barrier"
+CLOSED_S: Final = 3.0
+"""Seconds that a core waits for the other cores to know that their streams are closed, before it answers a registration."""
 
 
 class FakeCore(si_pb2_grpc.SchedulerServicer):
@@ -35,7 +38,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         self.open_streams = 0
         self.others: tuple[FakeCore, ...] = ()
         self.open_elsewhere: list[int] = []
-        """At each registration the number of streams that are open at the other cores."""
+        """At each registration the number of streams at the other cores that stay open until the registration is answered."""
         self.asks: dict[str, si_pb2.Allocation] = {}
         self.allocations: dict[str, si_pb2.Allocation] = {}
         self.synced = 0
@@ -70,6 +73,19 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         if self._server is not None:
             await self._server.stop(None)
 
+    async def _open_elsewhere(self) -> int:
+        """Wait until the other cores know that their streams are closed. Return how many stay open nevertheless.
+
+        The shim closes its streams before it registers, but on connections of their own, so that the news can come later.
+        """
+        others = [one for one in self.others if one is not self]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSED_S):
+                # The cores share no event to wait for.
+                while any(one.open_streams for one in others):  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+        return sum(one.open_streams for one in others)
+
     def end_streams(self, code: grpc.StatusCode, details: str) -> None:
         """End all streams with a status."""
         for outbox in self._outboxes.values():
@@ -94,7 +110,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
             self.refused.set()
             details = (("grpc-status-details-bin", status.SerializeToString()),)
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, status.message, details)
-        self.open_elsewhere.append(sum(one.open_streams for one in self.others if one is not self))
+        self.open_elsewhere.append(await self._open_elsewhere())
         self.registrations.append(request)
         self.registered_with.append(dict(context.invocation_metadata()))
         self.asks.clear()
