@@ -1,8 +1,7 @@
 """The delay of decisions until a follower has them, as `evenhand serve --follower-acknowledges` requests (design 7.8).
 
 The decisions of a slice (`server.rpc.pump`) are sent when a follower has acknowledged the slice. If a follower takes too long,
-later slices do not wait for this follower until it has caught up. A slow follower thus delays decisions once and not
-at every slice.
+slices no longer wait for it, until it has caught up again. A slow follower thus delays decisions once and not at every slice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,10 @@ class Acknowledged:
     """The wait of decisions for a follower. The pump awaits `before_leaving` before it sends the decisions of a slice."""
 
     def __init__(self, feed: Feed, acknowledgements: Acknowledgements, seconds: float) -> None:
-        """Wait at most ``seconds`` for each slice. Followers are asked to acknowledge until `close` is called."""
+        """Make the wait, which takes at most ``seconds`` for each slice.
+
+        Followers are asked to acknowledge until `close` is called.
+        """
         self._feed = feed
         self._acknowledgements = acknowledgements
         self._seconds = seconds

@@ -25,7 +25,7 @@ class Acknowledgements:
         self._feed = feed
         self._waiting = 0
         self._changed = asyncio.Event()
-        """The event that is set, and replaced, at each acknowledgement."""
+        """The event that is set at each acknowledgement, and then replaced by a new event."""
 
     @property
     def is_asked(self) -> bool:

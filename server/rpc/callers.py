@@ -26,7 +26,10 @@ MOST: Final[Mapping[str, int]] = {
     READS: limits.CALLER_READS_MAX,
     REFLECTIONS: limits.CALLER_REFLECTIONS_MAX,
 }
-"""The largest number of calls that one caller may have open at once, by kind. Health checks need no role, so their kind has no entry."""
+"""The largest number of calls that one caller may have open at once, by kind.
+
+Health checks have no entry: they need no role, so that their callers are not known.
+"""
 
 MOST_IN_ALL: Final[Mapping[str, int]] = {
     STREAMS: limits.STREAMS_MAX,
@@ -59,8 +62,7 @@ class OpenCalls:
     def counted(self, method: str, caller: Caller) -> Iterator[None]:
         """Count a call while it is open. Raise CallError if too many calls of the kind are open.
 
-        On a port that is open to all, callers cannot be told apart. On an open port only the limit for all callers together
-        applies.
+        On an open port callers cannot be told apart, so that only the limit for all callers together applies there.
         """
         kind = kind_of(method)
         is_known = caller is not LOCAL_OPERATOR and kind in MOST

@@ -56,7 +56,8 @@ class Dispatch:
 
         Only the states of asks are stored separately from the other decisions (see `Outbox`).
 
-        A decision is dropped if its manager has no outbox or if that outbox has spilled.
+        A decision is dropped if its manager has no outbox or if that outbox has spilled, that is, has dropped its content because
+        it was too full.
         """
         post: _Post = {}
         releases = ReleaseEncoder()

@@ -127,7 +127,7 @@ class Setting:
     reads: Reads = field(default_factory=InPlace)
     keeping: Keeping = field(default_factory=NotKept)
     feed: Feed | None = None
-    """The feed of followers. Without a feed, the endpoint makes its own feed."""
+    """The object that gives the core's input to followers. If it is None, the endpoint makes such an object."""
     replica: Replica = field(default_factory=Replica)
     history: Address | None = None
     """The address of the history's database, None if the core keeps no history."""
@@ -224,9 +224,9 @@ class Endpoint:
             self._servicer.reach = followed.reach
 
     async def run(self) -> None:
-        """Decide until stopped. A core that follows another core decides only while it leads.
+        """Run the core until it is stopped. A core that is to follow another core decides nothing until it leads.
 
-        Raise an exception that the core raises.
+        An exception that the core raises ends the run, and is raised again.
         """
         self.end = End.FORCED
         try:
@@ -332,7 +332,7 @@ class Endpoint:
         return self._guard.identities
 
     def renew(self, identities: Identities) -> int:
-        """Put the identities in force, and return how many open calls end because of the change."""
+        """Bring these identities into force, and return how many open calls end because of the change."""
         return self._guard.renew(identities)
 
     def gauges(self) -> Iterable[Gauge]:
@@ -402,7 +402,7 @@ def _in_turn(
 
 
 def _way(followed: Followed, feed: Feed, reads: Reads, joining: Opened) -> Way:
-    """Return the transport of the input: calls, or the input log. The client of NATS is loaded only for the log."""
+    """Return the transport of the input: calls, or the input log. The client of NATS is loaded only if the input log is used."""
     if joining.log is None:
         return Leaders(followed, feed, joining)
     from server.rpc.log_way import LogWay  # noqa: PLC0415

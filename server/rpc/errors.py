@@ -218,7 +218,7 @@ def reading_took_long(seconds: float) -> CallError:
 
 
 def reading_ended() -> CallError:
-    """Return the error of a configuration that ended two processes in a row while they read it.
+    """Return the error of a configuration during whose reading two processes in a row ended.
 
     The text of the configuration counts as the cause.
     """
@@ -240,7 +240,8 @@ def reading_failed() -> CallError:
 def draining(follower: str = "", process: str = "") -> CallError:
     """Return the error that the server stops. If the client tries again, it reaches the next server.
 
-    If a follower has the whole input, the facts have the names of the follower and of its process.
+    If a follower has the whole input, the ``facts`` of the error (see `CallError`) have the names of the follower and of its
+    process.
     """
     facts = {"follower": follower, "process": process} if process else None
     message = "the server is stopping"

@@ -89,7 +89,10 @@ class History:
         """The number of the latest entry by kind of event."""
 
     def decided(self, decisions: Decisions, now: int) -> None:
-        """Record every decision except the refusals of barrier asks (`decisions.BARRIER`), which report no fault."""
+        """Record every decision except the refusals of barrier asks (`decisions.BARRIER`).
+
+        A client sends a barrier ask only to get its refusal, so that such a refusal reports no fault.
+        """
         if AskRejected in decisions.kinds:
             decisions = Decisions([one for one in decisions.all if not is_barrier(one)])
         self.last += len(decisions)
@@ -121,8 +124,8 @@ class History:
     def of_kinds_after(self, number: int, kinds: Collection[str], most: int) -> list[Entry]:
         """Return the first ``most`` entries of these kinds whose number is greater than ``number``, oldest first.
 
-        An open overview asks every few seconds for kinds that are rare among placements. The entries are not read if none of them
-        is of these kinds, and entries of other kinds cost a fraction of a microsecond each.
+        The console's overview page asks every few seconds for a few kinds, while nearly all entries are placements. Therefore no
+        entry is read if none of these kinds occurred, and an entry of another kind costs a fraction of a microsecond.
         """
         latest = max((self._latest.get(kind, 0) for kind in kinds), default=0)
         if latest <= max(number, self.first - 1):
@@ -326,7 +329,7 @@ _KINDS: Final[Mapping[type, str]] = {
 def kind_of(decision: Decision) -> str:
     """Return the kind that the record of a decision has.
 
-    Code that needs only the kind does not make the record, because finding the kind takes a fraction of that time.
+    Finding the kind takes a fraction of the time that `record` takes.
     """
     return decision.kind if isinstance(decision, Noted) else _KINDS[type(decision)]
 

@@ -198,7 +198,7 @@ class LogState:
     """The time since which the engine of the log has been unavailable, or 0 if the engine is available."""
     why: str = ""
     checkpoint_sequence: int = 0
-    """The number of the message after which a reader of this core's last checkpoint continues; 0 without a checkpoint."""
+    """The number of the message after which a reader of this core's last checkpoint continues, or 0 without a checkpoint."""
     checkpoint_ms: int = 0
     gaps: int = 0
     """The number of times that this core had to begin with a checkpoint, because the log lacked some of its input."""
@@ -262,7 +262,7 @@ class Replica:
             self.level_ms = now
 
     def behind(self, position: int) -> int:
-        """Return by how many events and ticks a core with this position is known to be behind its leader; 0 for a leader."""
+        """Return by how many events and ticks a core with this position is known to be behind its leader, or 0 for a leader."""
         return 0 if self.state is State.LEADER else max(0, self.leader_position - position)
 
     def findings(self) -> Iterable[Finding]:
@@ -270,7 +270,7 @@ class Replica:
         return () if self.log is None else self.log.findings()
 
     def refusal(self, method: str) -> CallError | None:
-        """Return the error of a call that only a leader accepts, if this core does not lead."""
+        """Return the error of a call that only a leader accepts. Return None if this core leads or accepts the call."""
         return self.not_leader("do that") if method in LEADING else None
 
     def not_leader(self, what: str) -> CallError | None:
@@ -490,7 +490,7 @@ class Leaders:
                     return other
 
     def _is_newer(self, other: pb.GetReplicationResponse) -> bool:
-        """Return whether another process leads, and has a stream of a manager, or more input than this core."""
+        """Return whether another process leads, and either has a stream of a manager or has more input than this core."""
         if other.state != State.LEADER or other.process == self._replica.process:
             return False
         has_more = (other.position, other.process) > (self._feed.position, self._replica.process)
@@ -588,7 +588,7 @@ class Leaders:
 
 
 async def ended(task: asyncio.Task[None]) -> None:
-    """Cancel a task until it has ended. `asyncio.wait_for` of Python 3.11, which libraries use, can lose a cancellation."""
+    """Cancel a task again and again until it has ended: `asyncio.wait_for` of Python 3.11 can lose a cancellation."""
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=CANCEL_S)

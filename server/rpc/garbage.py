@@ -40,7 +40,7 @@ EVERYTHING_MAX: Final = 200_000
 """The largest number of objects that are examined in a quiet moment without a search in a copy first.
 
 Examining so many objects, as a core with 50,000 allocations has, takes about 80 ms. Health checks must be answered within 100 ms.
-Where the process cannot be copied, a larger core examines its objects only after `THOROUGH_AT_LAST`.
+Where the process cannot be copied, a larger core examines its objects only after `THOROUGH_AT_LAST` collections.
 """
 GARBAGE_OBJECTS_MAX: Final = 50_000
 GARBAGE_BYTES_MAX: Final = 32 << 20
@@ -50,7 +50,8 @@ QUIET_S: Final = 2.0
 _OF_AN_EVENT: Final = 2
 """The number of container objects that the core keeps for an ask.
 
-The number is needed because Python counts net growth, which is zero if other objects are freed meanwhile.
+With this number, new objects are estimated from events. Python itself counts only net growth, which is zero if other objects are
+freed meanwhile.
 """
 
 

@@ -190,7 +190,7 @@ class Identities:
 
 
 def _names(authentication: Mapping[str, Iterable[bytes]]) -> list[str]:
-    """Return the names in a client certificate that identify it, from gRPC's authentication context."""
+    """Return the names that a client certificate gives to its owner, from gRPC's authentication context."""
     found = {
         key: [name.decode(errors="backslashreplace") for name in names]
         for key, names in authentication.items()

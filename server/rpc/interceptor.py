@@ -64,7 +64,11 @@ class _Admitted:
     caller: Caller
     failure: CallError | None = None
     writing: bool = False
-    """Whether an answer is being written: gRPC cannot send a status for a call whose first message was cancelled."""
+    """Whether an answer is being written.
+
+    Such a call is cancelled only after the answer, because gRPC cannot send a status for a call whose first message was
+    cancelled.
+    """
 
 
 _CALL: ContextVar[_Admitted | None] = ContextVar("call", default=None)
@@ -94,7 +98,7 @@ class Guard(grpc.aio.ServerInterceptor):
         return self._open.count(CHECKS)
 
     def renew(self, identities: Identities) -> int:
-        """Put the identities in force, and return how many open calls end because of the change.
+        """Bring these identities into force, and return how many open calls end because of the change.
 
         The certificates of open calls are also checked for expiry. A call that is writing an answer ends after this answer. If
         its client does not read, the call ends at the next renewal.
@@ -113,9 +117,7 @@ class Guard(grpc.aio.ServerInterceptor):
         return ended
 
     def _refusal(self, call: _Admitted) -> CallError | None:
-        """Return the error that ends an open call if the identities in force do not admit the call.
-
-        Return None if these identities admit the call.
+        """Return the error that ends an open call, or None if the identities in force still admit the call.
 
         A call is also refused if its caller now has another role, queue or restriction. The client of a refused call has to call
         again.

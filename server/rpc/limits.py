@@ -100,7 +100,7 @@ CALLER_READS_MAX: Final = 32
 CALLER_REFLECTIONS_MAX: Final = 8
 """The largest number of calls of each kind that one caller may have open at once.
 
-On an open port callers cannot be told apart, so these limits do not apply on an open port.
+These limits do not apply on an open port, because callers cannot be told apart there.
 """
 
 SIMULATIONS_MAX: Final = 256
@@ -276,7 +276,7 @@ FOLLOWERS_MAX: Final = 8
 POSITION_WAIT_S: Final = 2.0
 """The seconds that a call waits on a follower for the position that it asks for."""
 POSITION_LOOK_S: Final = 0.02
-"""The seconds after which a waiting call compares positions again, because ticks without events wake nothing."""
+"""The seconds after which a waiting call compares positions again, because ticks without events wake no waiting call."""
 ALIVE_S: Final = 1.0
 """The seconds without input after which a leader sends its followers a message that says that it still runs."""
 CHECKPOINT_PART_BYTES: Final = 1 << 20

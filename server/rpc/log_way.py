@@ -42,10 +42,13 @@ TAKE_OVER_S: Final = 2.0
 FINISH_S: Final = 1.0
 """The seconds in which a core that ends may write its waiting slices."""
 WINDOW: Final = 64
-"""The number of messages that may be without an acknowledgement."""
+"""The largest number of messages that wait for their acknowledgements at once."""
 CHECKPOINT_S: Final = 60.0
 CHECKPOINT_MESSAGES: Final = 5_000
-"""The seconds with input, and the number of messages, after which a leader writes a checkpoint. The first limit reached counts."""
+"""The seconds and the number of messages after which a leader writes a checkpoint, whichever limit is reached first.
+
+A leader without new input writes no checkpoint.
+"""
 
 
 class FencedError(Exception):
@@ -211,7 +214,8 @@ class LogWay:
     async def _check(self, link: Link) -> Tail:
         """Return the end of the log. Raise FencedError if another core has begun a term since this core read or wrote last.
 
-        If this core could not read which term was in force, it leads while a manager has a stream to this core.
+        There is one exception: if this core never read which term was in force, it continues to lead while a manager has a stream
+        to it.
         """
         tail = await link.tail()
         if tail.last <= self._state.sequence or not tail.term:

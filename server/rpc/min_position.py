@@ -58,7 +58,10 @@ class MinPosition:
         return reach(self._feed.terms, self._feed.position, position, term)
 
     def _may_come(self, found: Reach) -> bool:
-        """Return whether this core may soon reach the position. Only a follower can: a leader gets no input of another core."""
+        """Return whether this core may soon reach the position.
+
+        This is never so for a leader, because a leader gets no input of another core.
+        """
         waits = found in (Reach.BEHIND, Reach.UNKNOWN)
         return waits and self._replica.state is not State.LEADER
 

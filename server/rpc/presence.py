@@ -1,8 +1,8 @@
 """The presence of resource managers: the time of each manager's last message, and the time since which it has no open stream.
 
 When a process is killed, the operating system ends its streams at once. When a machine does not answer, gRPC's keep-alive ends
-its streams within 40 s. Because a manager that reconnects is away for a moment, it is reported as away only when it has been
-away for `AWAY_GRACE_MS`.
+its streams within 40 s. A manager that reconnects is away for a moment. A manager is therefore reported as away only when it has
+been away for `AWAY_GRACE_MS`.
 """
 
 from collections.abc import Mapping

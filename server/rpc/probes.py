@@ -41,7 +41,7 @@ class Health:
         self._computed: Mapping[str, Callable[[], bool]] = {}
         """The functions that return whether a service answers now, by name."""
         self._changed = asyncio.Event()
-        """The event that is set, and replaced, at each change."""
+        """The event that is set at each change of a status, and then replaced by a new event."""
         self._watches = 0
 
     def handlers(self) -> Handlers:

@@ -62,7 +62,7 @@ _BREATHS_FOR_SECOND: Final = 16
 
 
 class Observer(Protocol):
-    """An observer of decisions, which may not change anything."""
+    """An observer of decisions. An observer must not change the state or the decisions."""
 
     def decided(self, decisions: Decisions, now: int, /) -> None:
         """Receive decisions of a slice, in order.
@@ -247,7 +247,7 @@ class Pump:
         """Run until `stop` or `rest` is called. An exception of the core ends `run`. The core must not be used afterwards.
 
         A stream that never pauses does not delay the end. `run` takes only the messages that are in the inbox when the last slice
-        before the end is over: `INBOX_EVENTS_MAX` events, and one more message of each stream and call.
+        before the end is over. At most, these are `INBOX_EVENTS_MAX` events and one more message of each stream and call.
         """
         self.resting = False
         self.accept()
@@ -483,7 +483,7 @@ class Pump:
         self._replies.clear()
 
     def _is_held_up(self, mail: _Mail) -> bool:
-        """Return whether the message ends streams for which this slice has decisions that may not be sent yet."""
+        """Return whether the message ends streams for which this slice has decisions that must not be sent yet."""
         return self.before_leaving is not None and mail.after is not None
 
     def _send(self, decisions: list[Decision], now: int) -> None:

@@ -72,7 +72,7 @@ class InPlace:
         self._steady.set()
 
     def close(self) -> None:
-        """Do nothing, because a read that is held is answered only at `go_on`."""
+        """Do nothing. A read that is held is still answered, at the next `go_on`."""
 
 
 class Answers:

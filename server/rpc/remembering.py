@@ -90,7 +90,7 @@ class Remembering:
     async def refused(self) -> str:
         """Return why the history can never be used.
 
-        Return "" if the history can be used, also if its database does not answer at the moment.
+        Return "" if the history can be used, even if its database does not answer at the moment.
         """
         return await asyncio.to_thread(self._feeder.wait_opened)
 

@@ -58,8 +58,8 @@ _log = structlog.get_logger(__name__)
 _LOOK_AFTER_S: Final = AWAY_GRACE_MS / 1_000 + 0.05
 """The seconds after which an absence is checked.
 
-This time is a little longer than the grace period, so that the grace period has passed even if the two clocks that are used
-differ slightly.
+This time is a little longer than the grace period, because the timer and the instant of the absence come from two clocks, which
+may differ slightly.
 """
 
 _Decode = Callable[[bytes], Parts[Batch]]
@@ -352,7 +352,7 @@ class Scheduler:
         session.finish()
 
     async def _after_registration(self, session: Session, rm_id: str) -> None:
-        """Wait until a registration of the manager that is in progress is done.
+        """If a registration of the manager is in progress, wait until it is done.
 
         A stream that already speaks for a registered manager does not wait. A new stream of a registered manager waits at most
         REGISTRATION_WAIT_S. A registration whose configuration takes long to read therefore does not stop the manager's streams.

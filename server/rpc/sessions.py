@@ -161,7 +161,7 @@ class Sessions:
         """Open a stream. Raise CallError if STREAMS_MAX streams are open and the caller already has enough open streams for one manager.
 
         If STREAMS_MAX are open, streams that have not named a manager in time are ended first, to free places. Each caller always
-        has places for the streams of one manager, so that other callers cannot keep this caller out.
+        has places for the streams of one manager, so that other callers cannot keep it out.
         """
         if len(self._open) >= STREAMS_MAX:
             self._end_silent(now)

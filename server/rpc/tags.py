@@ -1,8 +1,8 @@
 """The tags of asks and allocations in their wire form.
 
-A `Tags` value holds at most one piece: the bytes of all entries with their field header, unchanged from the message. The header
-shows the generation of the interface: an `Allocation` has its tags in field 2, an `AllocationAsk` in field 8. Tags are decoded
-only when they are read (design 6.14). The core uses only three tags.
+A `Tags` value is empty or holds one item: the bytes of all entries with their field header, unchanged from the message. The
+header shows the generation of the interface: an `Allocation` has its tags in field 2, an `AllocationAsk` in field 8. Tags are
+decoded only when they are read (design 6.14). The core uses only three tags.
 """
 
 from collections.abc import Mapping

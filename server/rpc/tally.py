@@ -19,7 +19,7 @@ class Tally:
         """Count a message that came on a stream, if its manager has a session that can be resumed.
 
         Objects that were refused before they reached the core are part of no event, and their refusals have no number. A session
-        with such objects ends.
+        with such objects therefore ends.
         """
         if stream is not None and self._sessions.is_counted(batch.rm_id):
             self._counts[batch.rm_id, stream.kind] += 1

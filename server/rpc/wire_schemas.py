@@ -6,8 +6,8 @@ ask and returns the bytes of other fields. One slicer returns the tags of each a
 fields that the pods of one Deployment or job have in common. Because these pods have equal templates, the bytes of the template
 are used as the key of a cache.
 
-Sub-messages are declared as repeated bytes. A client may send a sub-message in several pieces, and then all pieces are read.
-Joining the pieces gives the same message as the merge that protobuf prescribes.
+Sub-messages are declared as repeated bytes. A client may send a sub-message in several parts, and then all parts are read.
+Joining the parts gives the same message as the merge that protobuf prescribes.
 
 The classes are in a descriptor pool of their own, so that neither reflection nor the generated classes see them.
 """

@@ -188,7 +188,7 @@ def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
 def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
     """Return why the decision moved, without names that the caller may not read.
 
-    Return "" for a viewer to whom no preemptor of the decision belongs, unless the move is the veto of a victim.
+    If none of the decision's preemptors belongs to a viewer, the viewer gets a reason only for the veto of a victim, and else "".
     """
     if sees_all(caller):
         return moved.reason
@@ -198,7 +198,7 @@ def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
 
 
 def _batch(changes: Iterator[Change]) -> list[Change]:
-    """Return the next changes for one message: at least one, and further ones if all of them together have few victims."""
+    """Return the next changes for one message: at least one, and further changes while their victims are few."""
     found: list[Change] = []
     rows = 0
     for change in islice(changes, RESPONSE_OBJECTS_MAX):

@@ -29,7 +29,7 @@ def seen(fit: GroupFit, caller: Caller) -> GroupFit:
 
 
 def without_nodes(found: Sequence[Excluded]) -> tuple[Excluded, ...]:
-    """Return the parts of constraints that exclude nodes, without the nodes and their taints."""
+    """Return which parts of an ask's constraints exclude nodes, but neither which nodes these are nor their taints."""
     return tuple(dict.fromkeys(Excluded(one.parts) for one in found))
 
 

@@ -96,7 +96,7 @@ def pod(row: Row, waited: Sequence[Row], *, with_node: bool) -> pb.PastPod:
 
 
 def failover(row: Row) -> pb.Failover:
-    """Return the message of a start, an end or a registration."""
+    """Return the message of a row of the table `failovers`, such as a start or an end of a core, or a registration."""
     return pb.Failover(
         at_ms=row["at_ms"],
         kind=row["kind"],

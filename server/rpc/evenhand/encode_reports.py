@@ -64,7 +64,7 @@ def _queue(
 ) -> pb.Queue:
     """Return the message of a queue, made by ``make``.
 
-    The messages of the queues below it are made inside it, because a message that is put into another one is copied.
+    The messages of the queues below are made inside this message, because a message that is put into another one is copied.
     """
     properties = dict(report.properties)
     made = make(

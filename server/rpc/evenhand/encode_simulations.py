@@ -75,7 +75,8 @@ class AskPictures:
     def group(self, found: GroupSimulation) -> pb.SimulatedGroup:
         """Return the message of a group of asks.
 
-        A viewer gets the group without nodes, without other queues' limits, and without the next steps, which may name them.
+        A viewer gets the group without nodes, without other queues' limits, and without the next steps, because these may name
+        nodes and other queues.
         """
         fit = encode_fit.seen(found.fit, self._caller)
         steps = found.next_steps if redaction.sees_all(self._caller) else ()

@@ -25,11 +25,11 @@ _OF_QUEUES: Final = frozenset(
         Change.WAIT,
     }
 )
-"""The changes whose subject is a queue."""
+"""The kinds of cures that change a queue."""
 _OF_ITSELF: Final = frozenset(
     {Change.RAISE_PRIORITY, Change.ALLOW_PREEMPTION, Change.DROP_CHECK, Change.ADD_NODE}
 )
-"""The changes whose description reveals nothing about other asks or queues."""
+"""The kinds of cures whose description reveals nothing about other asks or queues."""
 
 
 # Unmet guarantees ---------------------------------------------------------------------------------------------------

@@ -80,9 +80,9 @@ class ExplainService:
         return response
 
     def _gang_member(self, found: Explanation, caller: Caller) -> str:
-        """Return the key of a member of the gang whose name is that of the application.
+        """If the explained name is also the name of a gang, return the key of a member of that gang. Return "" otherwise.
 
-        Return "" if the caller may not see that member.
+        Return "" also if the caller may not see that member.
         """
         if not found.gang_member:
             return ""

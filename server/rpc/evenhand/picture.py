@@ -1,8 +1,8 @@
 """The `Picture` of an answer says which state the answer shows.
 
 The picture has the number of events and ticks that the core had received (the position), the leader if this core follows one, and
-the managers that are away or still syncing. The event loop runs nothing between the making of an answer and of its picture. The
-answer and its picture therefore show the same state.
+the managers that are away or still syncing. The event loop runs nothing between the making of an answer and the making of its
+picture. The answer and its picture therefore show the same state.
 """
 
 from collections.abc import Callable

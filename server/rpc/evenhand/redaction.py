@@ -141,7 +141,7 @@ def levels(found: Iterable[Level], caller: Caller) -> tuple[Level, ...]:
     """Return the levels of a decision: queues that influenced the decision, with their numbers.
 
     For a viewer, the levels of other queues have no numbers. The name of such a queue is kept only if the queue is above the
-    viewer's.
+    viewer's queue.
     """
     if sees_all(caller):
         return tuple(found)

@@ -79,9 +79,10 @@ class ReplicationService:
     async def _slices(
         self, follower: Follower, wake: asyncio.Event
     ) -> AsyncIterator[pb.FollowResponse]:
-        """Yield slices until the pump has ended and everything was sent, so that a follower of a core that ends misses nothing.
+        """Yield slices until the pump has ended and all slices were sent, so that a follower of a core that ends misses nothing.
 
-        While acknowledgements are asked for, the stream stays open. A core that no longer leads ends the stream.
+        Even then the stream stays open while this core waits for acknowledgements. If this core no longer leads, the stream ends
+        as soon as all slices were sent.
         """
         asked = self._acknowledgements
         while not self._pump.ended or follower.is_waiting or asked.is_asked:

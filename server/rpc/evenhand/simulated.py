@@ -188,7 +188,7 @@ class AskReader:
 
 
 def _names_nodes(message: si_pb2.Allocation) -> str:
-    """Return the field by which an ask names nodes, even through a host name.
+    """Return the field by which an ask names nodes. A requirement on the label of the host name counts, too.
 
     Return "" if the ask names no nodes.
     """

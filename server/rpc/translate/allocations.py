@@ -151,7 +151,7 @@ def _foreign(rm_id: str, head: Head, raw: bytes, template: Template) -> ForeignA
 
     The message of such a pod has a node, the tag `foreign` and no application.
 
-    Raise RefusedError without the tag, without a node or key, and for a refused template.
+    Raise RefusedError if the tag, the node or the key is missing, or if the template is refused.
     """
     kind = tags.decoded((raw,)).get(tags.FOREIGN)
     if kind is None:

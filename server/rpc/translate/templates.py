@@ -85,8 +85,8 @@ class Specs:
     ) -> Template:
         """Return the template of a message. Clear the quantities in the message, unless the quantities are refused.
 
-        Messages that differ only in quantities share the rest of their template, because a tenant may
-        send ten thousand sizes.
+        A tenant may send ten thousand sizes. Messages that differ only in quantities therefore share the rest of their template,
+        which is decoded once.
         """
         try:
             resource = quantities(field, getattr(message, field))
