@@ -27,9 +27,9 @@ CONFIGURATION: Final = "configuration"
 DECIDED: Final = "decided"
 MOVED: Final = "moved"
 SHADOW: Final = "shadow"
-"""The kind of a line that compares two decisions for one ask or queue: that with the shadow's settings, and that with the settings in force.
+"""The kind of a line that compares two decisions for one ask or queue.
 
-The shadow's decision was not carried out.
+One decision was made with the settings in force. The other was made with the shadow's settings, and was not carried out.
 """
 GAP: Final = "gap"
 """The kind of a line that says that lines are missing: how many, since when, and why.

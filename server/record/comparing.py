@@ -19,7 +19,7 @@ _WORDS: Final = {kind: f'"kind":"{kind}"'.encode() for kind in (*_LOST_KINDS, EN
 
 
 class NotThisLogError(Exception):
-    """The error that the log has no run with the beginning that the trace's header names."""
+    """The error that no run of the log begins as the trace's header says."""
 
 
 class Difference(NamedTuple):

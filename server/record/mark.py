@@ -28,7 +28,7 @@ _ENDED: Final = 2
 class State(NamedTuple):
     """The content of a mark: facts about the run that wrote the mark last, here called the run.
 
-    The number of lost lines of the run is ``handed`` less ``accounted``, if the log has no line after the line ``number``.
+    The number of lost lines of the run is ``handed`` minus ``accounted``, if the log has no line after the line ``number``.
     """
 
     boot: str

@@ -46,7 +46,7 @@ class Summary:
     number that the replay had made.
     """
     ended: str | None = None
-    """The reason why the trace ends. None if the core did not end normally, so that the trace has no line `End`."""
+    """The reason why the trace ends. The value is None if the core did not end normally, so that the trace has no line `End`."""
 
 
 class Replay:

@@ -32,7 +32,7 @@ class Restored(NamedTuple):
     """Whether the file's configuration is in force."""
     note: str = ""
     is_new_file: bool = False
-    """Whether there is a configuration file whose content differs from that at the last start, or there was none at the last start."""
+    """Whether there is a configuration file that did not exist at the last start, or that had another content then."""
 
 
 def restored(file: File | None, kept: Kept | None) -> Restored | None:

@@ -104,7 +104,7 @@ class Maybe:
 
 
 class Several:
-    """The form of a tuple or frozen set of values of one type. A set is written in order."""
+    """The form of a tuple or frozen set of values of one type. The values of a set are sorted first."""
 
     def __init__(self, inner: Form, make: Callable[[Iterable[Any]], object]) -> None:
         self._inner = inner

@@ -37,7 +37,7 @@ class Tail(NamedTuple):
     """The number of the file's first line."""
     found: list[Found]
     last: Entry | None = None
-    """The content of the file's last line. None if there is no line, or if the last line cannot be read."""
+    """The content of the file's last line. The value is None if there is no line, or if the last line cannot be read."""
 
 
 def read_tail(descriptor: int, path: Path) -> Tail:
