@@ -197,7 +197,7 @@ class AskSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the ask can be added on the fast path, which checks and records the ask only in its queue.
+        """Return whether the ask may be added on the fast path, which is for asks that affect only their queue.
 
         Such an ask names no gang and is not a placeholder. The ask has no timeout, and its priority is within the limits. The
         ask has no preference to run near a group or apart from a group.

@@ -1,10 +1,10 @@
 """The one definition of fit: whether a demand fits, how full a node or queue is, and which priority a parent queue sees.
 
-All functions are pure and use whole numbers. The heaps call these functions on the live state, and the scan kernel calls them
-on a trial. The reference implementation of the tests calls the functions for one ask at a time (design 1.7 and 6.3). A *demand*
-is a tuple of ``(index, quantity)`` pairs, where the index identifies a resource type of the partition. *Amounts* are lists with
-one quantity for each such index. A *measure* is a list of the amounts with which
-a usage is compared, such as a guarantee or a max.
+All functions are pure and use whole numbers. The heaps that order queues and asks call these functions on the live state, and the
+scan kernel calls them on a Trial. The reference implementation of the tests calls the functions for one ask at a time (design 1.7
+and 6.3). A *demand* is a tuple of ``(index, quantity)`` pairs, where the index identifies a resource type of the partition.
+*Amounts* are lists with one quantity for each such index. A *measure* is a list of the amounts with which a usage is compared,
+such as a guarantee or a max.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ def share(usage: Sequence[int], measure: Sequence[int]) -> int:
 
 
 Scale = tuple[int, int]
-"""Two numbers by which a usage is divided by its measure: the bits by which the usage is shifted left first, and the divisor.
+"""The two numbers by which a usage is divided by its measure: the bits of a left shift before the division, and the divisor.
 
 The divisor is 0 if the type has no measure.
 """

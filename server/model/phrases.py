@@ -61,8 +61,8 @@ def _decimal(amount: int, unit: int) -> str:
 def quantities(amounts: Mapping[str, int], verb: str = "") -> str:
     """Return a resource in words, with cores and memory first. Return `nothing` if the resource is empty.
 
-    If ``verb`` is given, in the plural such as `are` or `more are`, the verb follows in the form that agrees with the quantity:
-    `1 core is`, `4 cores are`, `2 GiB memory is`.
+    If given, ``verb`` is in the plural, such as `are` or `more are`. It follows in the form that agrees with the quantity: `1 core
+    is`, `4 cores are`, `2 GiB memory is`.
     """
     kinds = sorted(
         amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
@@ -110,7 +110,7 @@ _UNCHANGED = frozenset({"would", "had"})
 def count(number: int, noun: str, verb: str = "") -> str:
     """Return a number and its noun: `1 ask`, `3 asks`.
 
-    If ``verb`` is given, in the plural, the verb follows in the form that agrees with the number: `1 ask waits`.
+    If given, ``verb`` is in the plural. It follows in the form that agrees with the number: `1 ask waits`.
     """
     text = f"{number} {noun if number == 1 else plural_of(noun)}"
     return f"{text} {agreeing(verb, number)}" if verb else text
@@ -122,7 +122,10 @@ def plural_of(noun: str) -> str:
 
 
 def agreeing(verb: str, number: int) -> str:
-    """Return the form of a verb that agrees with a number. The verb is given in the plural: `is`, `are`, `more is`, `waits`."""
+    """Return the form of a verb that agrees with a number.
+
+    ``verb`` is in the plural. The result is a form such as `is`, `are`, `more is` or `waits`.
+    """
     before, _, last = verb.rpartition(" ")
     if number != 1 or last in _UNCHANGED:
         return verb

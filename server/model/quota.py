@@ -80,8 +80,8 @@ NOBODY: Final = Acl()
 class UserLimit:
     """An entry of `limits` of a queue.
 
-    The entry bounds each named user, and all members of each named group together. The name ``*`` is the wildcard. There is no
-    limit if ``max_applications`` is 0 or ``max_resources`` is empty.
+    The entry bounds each named user, and all members of each named group together. The name ``*`` is the wildcard. If
+    ``max_applications`` is 0, applications have no limit. If ``max_resources`` is empty, resources have no limit.
     """
 
     users: tuple[str, ...] = ()

@@ -41,7 +41,7 @@ NOT_CHOSEN: Final = "node-not-chosen"
 class Rival(NamedTuple):
     """A node that was judged, whether it was chosen or not.
 
-    Its values are lower bounds: a plan on the node has at least these values.
+    Its values are lower bounds: no plan on the node has smaller values.
     """
 
     opted_out: int
@@ -132,7 +132,7 @@ class Ranking:
     ) -> tuple[Level, ...]:
         """Return the numbers of the victims' queues in the resource types that the victims freed.
 
-        The result is limited to the types in ``wanted``, and to the types in ``guaranteed`` to which the queue is entitled.
+        A type is left out unless it is in ``wanted``, or it is in ``guaranteed`` and the queue is entitled to it.
         """
         freed: dict[tuple[str, str], None] = {}
         for one in victims:

@@ -303,10 +303,10 @@ class GroupFit:
     ``size`` is the number of members that the gang needs. ``size`` is 0 if the asks are not a gang. ``fitting`` is the number of
     members that would get a node now, in placement order. ``rest`` is the sum of the requests of all other members. ``missing``
     is the sum of the amounts that nodes lack for these other members. ``without_node`` is the number of members that no node
-    could hold together with the other members, even if the node were empty. ``missing`` includes the whole requests of these
-    members. ``nodes`` has the first nodes to which members were assigned. Nodes that lack capacity come first.
-    ``nodes_left_out`` is the number of nodes with members that are missing in ``nodes``. ``looked_at`` is the number of members
-    that were tried: all members, except in very large gangs.
+    could hold together with the other members, even if all nodes were empty. ``missing`` includes the whole requests of these
+    members. ``nodes`` has the first nodes to which members were assigned. Nodes that lack capacity come first. ``nodes_left_out``
+    is the number of nodes with members that are missing in ``nodes``. ``looked_at`` is the number of members that were tried: all
+    members, except in very large gangs.
     """
 
     name: str
@@ -365,9 +365,9 @@ class Explanation:
 
     ``kind`` is ask, allocation, application, node, queue or unknown. ``tally`` is the number of nodes that each reason excludes
     for the ask. ``examples`` names some of these nodes. ``nearest`` is the node that lacks the least capacity. ``brief`` is the
-    summary without information about other users. ``gang`` has the result of a trial that places the waiting members of the
-    ask's gang now. ``limit`` is the first limit that the ask would exceed. ``reserved`` is the node that is reserved for the
-    ask. ``kept_off_by`` has the reservations for other asks without which the ask would fit now.
+    summary without information about other users. ``gang`` has the result of a trial that places the waiting members of the ask's
+    gang now. ``limit`` is the first limit that the ask would exceed. ``reserved`` is the node that is reserved for the ask.
+    ``kept_off_by`` has reservations for other asks. Without these reservations the ask would fit now.
     """
 
     kind: str
