@@ -1,4 +1,7 @@
-"""Warnings about a correct configuration whose effect its author may not expect. Each warning states the consequence."""
+"""Warnings about a correct configuration that may have an effect which its author does not expect.
+
+Each warning states the consequence.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -110,7 +113,7 @@ def _structure(draft: Draft, reporter: Reporter) -> None:
 
 
 def _shares_of_children(draft: Draft, reporter: Reporter) -> None:
-    """Warn of a queue whose children all guarantee a type, but together less of the type than the queue.
+    """Warn of a queue whose children all guarantee a type, but together guarantee less of it than the queue itself.
 
     No child can claim the difference (G2).
     """
@@ -364,7 +367,7 @@ def _pace_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
 
 
 def _natural_warnings(settings: PreemptionSettings) -> Iterator[Warned]:
-    """Yield warnings about the factor of natural termination: the largest share of the excess that a round may evict (P9)."""
+    """Yield warnings about natural termination: the largest share of its surplus that a queue loses in a round (P9)."""
     where, share = ("pace", "naturaltermination"), settings.natural_permyriad
     if share == PERMYRIAD:
         yield where, "natural-unused", "100% is all of the over-use", "nothing is held back by it"

@@ -96,7 +96,9 @@ class Reporter:
         self._add(Problem("error", self.file, line, where, told, advice=advice))
 
     def warning(self, path: Path, code: str, message: str, consequence: str) -> None:
-        """Report a warning on a text that is accepted. ``consequence`` says which effect of the text its author may not expect.
+        """Report a warning on a text that is accepted.
+
+        ``consequence`` names an effect of the text that its author perhaps does not expect.
 
         If the partition silences ``code``, the warning goes to ``silenced`` instead.
         """

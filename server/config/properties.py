@@ -1,7 +1,8 @@
 """The `properties` of queues and child templates: their names, their values, and the values that children inherit.
 
-`priority.policy`, `priority.offset` and `preemption.delay` are not inherited. The delay has an effect on leaves only (G1). Of
-`preemption.policy` only `disabled` is inherited. All other properties are inherited, and a queue's own value takes precedence.
+`priority.policy`, `priority.offset` and `preemption.delay` are not inherited. The delay has an effect on leaves only (G1). Of the
+values of `preemption.policy`, only `disabled` is inherited. All other properties are inherited, and a queue's own value takes
+precedence.
 """
 
 from collections.abc import Callable, Mapping

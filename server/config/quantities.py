@@ -90,7 +90,7 @@ def _factor(kind: str, unit: str, written: str) -> int:
 
 
 def type_name(kind: str) -> str:
-    """Return the name of a resource type, such as `memory` or `nvidia.com/gpu`, if Kubernetes allows it."""
+    """Return a text that Kubernetes allows as the name of a resource type, such as `memory` or `nvidia.com/gpu`."""
     if not _TYPE_NAME.fullmatch(kind):
         raise ValueError(f"{kind!r} is not the name of a resource type")
     return kind

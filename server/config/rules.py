@@ -188,7 +188,7 @@ def _check_missing(
 
 
 def _near(queue: str, queues: Queues, reporter: Reporter) -> str:
-    """Return the end of a message, which names the queue that was probably meant. Return "" if no name is similar."""
+    """Return the last part of a message, which names the queue that was probably meant. Return "" if no name is similar."""
     close = reporter.may_compare(len(queues)) and get_close_matches(queue, queues, n=1, cutoff=0.7)
     return f", did you mean {close[0]!r}?" if close else ""
 
