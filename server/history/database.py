@@ -55,8 +55,8 @@ def engine(place: Address, *, read_only: bool = False) -> Engine:
 def _begin(connection: Connection) -> None:
     """Begin a transaction.
 
-    The driver itself begins no transaction before statements that change the schema, so a failed migration could leave a part of
-    its changes.
+    The driver itself begins no transaction before statements that change the schema. Without this function, a failed migration
+    could leave a part of its changes.
     """
     connection.exec_driver_sql("BEGIN")
 

@@ -15,11 +15,11 @@ from server.history.rows import Frame, Row, frames
 HOLD_MS: Final = 5_000
 """The milliseconds that a frame waits at most while the core sends much."""
 BUSY_BYTES: Final = 256 << 10
-"""The bytes above `RATE` that a core sends before it counts as busy."""
+"""The excess above which a core counts as busy. The excess is the number of bytes that the core has sent beyond `RATE`."""
 LEVEL_MAX: Final = 2 * BUSY_BYTES
-"""The largest number of bytes above `RATE` that is counted. The smaller this limit, the sooner a core counts as idle after a burst."""
+"""The largest excess that is counted. The smaller this limit, the sooner a core counts as idle after a burst."""
 RATE: Final = 512
-"""The bytes in a millisecond that a core may send without counting as busy. This is the rate of some 1,600 pods a second."""
+"""The bytes in a millisecond that a core may send without an excess. This is the rate of some 1,600 pods a second."""
 HELD_MAX: Final = 32 << 20
 """The bytes in the inbox at which frames wait no longer, and the thread stops reading."""
 

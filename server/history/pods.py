@@ -8,7 +8,7 @@ from typing import Any, Final
 NOT_TRIED: Final = "not-tried"
 """The reason of an ask for which the core has reported no reason yet."""
 BRIEF_MS: Final = 1_000
-"""The milliseconds that the first interval of a wait, in which no reason was reported yet, must last to be kept."""
+"""The milliseconds from which on the first interval of a wait is kept. In this interval no reason was reported yet."""
 
 
 @dataclass(slots=True, eq=False)

@@ -1,8 +1,8 @@
 """The packing of frequent events and decisions, in fewer steps than in `rows`: a run of one kind becomes columns of MessagePack.
 
 A *run* is a list of events or decisions of one kind that follow each other. Compiled code packs a run in about half a microsecond
-for each pod. The event loop can therefore pack at once, and no object is kept for the history. `unpacked` returns the fields of
-the rows that `rows` makes of the same run.
+for each pod. The event loop can therefore pack at once, and no object is kept for the history. From a packed run, `unpacked`
+returns the same fields as the rows that the module `rows` makes from the events or decisions of the run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -13,7 +13,9 @@ GIB: Final = 1 << 30
 
 
 class Settings(NamedTuple):
-    """Durations in milliseconds: the retention, the ages at which usage is downsampled, and the interval between samples of usage.
+    """The settings of the history: how long rows are kept (the retention), and how often usage is sampled and downsampled.
+
+    Durations are in milliseconds.
 
     ``size_max`` is the size of a file of SQLite, in bytes, above which the oldest rows are deleted early. 0 means no limit.
 

@@ -95,7 +95,10 @@ def _cut(connection: Connection, now: int, ages: Ages, next_number: Callable[[],
 def _note(
     connection: Connection, begin: int, before: int, lost: int, next_number: Callable[[], int]
 ) -> None:
-    """Record that `lost` rows were deleted because of the size limit. Table `gaps` has one row for the limit; its interval and its count grow."""
+    """Record that `lost` rows were deleted because of the size limit.
+
+    The table `gaps` has one row for all such deletions. Each deletion extends the interval of this row and raises its count.
+    """
     table = schema.GAPS
     row = connection.execute(select(table).where(table.c.why == WHY)).mappings().first()
     if row is None:

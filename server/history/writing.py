@@ -233,7 +233,8 @@ def serve(
 ) -> int:
     """Write the history of a core until its stream ends. Return the exit code.
 
-    ``opened`` is called when the core no longer waits for this process: the database is open, or another core writes.
+    ``opened`` is called as soon as the core need not wait for this process any more: the database is open, or another core
+    writes.
     """
     stream, answers = pipes
     writer = Writer(place, settings, name_of)
