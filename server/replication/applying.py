@@ -133,7 +133,8 @@ class Applier:
 def why_not_first(mine: Assignment, state: State) -> str:
     """Return why the table of cores ``mine`` cannot be the first table of a group of cores that has had none and has this state.
 
-    The table gives a partition of the group to another group, or has a revision. Return "" if it can be the first table.
+    There are two possible reasons: the table gives a partition of the group to another group, or the table has a revision. Return
+    "" if it can be the first table.
     """
     if name := state.given_away(mine):
         return f"gives partition {name!r} to cores {mine.owner(name)!r}"

@@ -47,7 +47,7 @@ class Slice(NamedTuple):
 
 
 class Follower:
-    """A follower as its leader sees it: the slices that it has not been sent yet."""
+    """A follower as its leader sees it, with the slices that were not sent to the follower yet."""
 
     def __init__(
         self, name: str, wake: Callable[[], None], *, process: str = "", is_log: bool = False

@@ -52,7 +52,7 @@ class Ticked(NamedTuple):
 class _Frame(NamedTuple):
     """A part of a slice: events, ticks or templates of one kind.
 
-    ``content`` holds them as rows, or with ``is_plain`` as JSON like that of a trace.
+    ``content`` holds them as rows. With ``is_plain``, it holds them as JSON, as a trace does.
     """
 
     kind: str
