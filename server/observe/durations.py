@@ -22,13 +22,13 @@ from server.state.queues import Queue
 COLLECTED_MAX: Final = 50_000
 """The number of collected placements at which they are counted without waiting for idle time. Counting this many takes about 15 ms."""
 CODES_MIN: Final = 10_000
-"""The number of stored reason codes up to which no code is removed."""
+"""Codes of asks that no longer wait are removed only if more reason codes than this number are stored."""
 WATCHED_MAX: Final = 1_000
 """The largest number of queues whose guarantee is watched at the same time."""
 CHECK_MS: Final = 1_000
 """The shortest time in milliseconds between two checks of all watched guarantees while the pump is busy."""
 IDLE_QUEUES_MAX: Final = 100
-"""The number of watched queues up to which all of them are checked each time that the pump is idle. That takes about 0.2 ms."""
+"""If at most this many queues are watched, all of them are checked each time that the pump is idle. That takes about 0.2 ms."""
 IDLE_CHECK_MS: Final = 250
 """The shortest time in milliseconds between two checks when the pump is idle, if more queues are watched than `IDLE_QUEUES_MAX`."""
 NO_CODE: Final = "none"
@@ -110,9 +110,9 @@ class Waits:
 class Guarantees:
     """The histogram of unmet guarantees: from the instant at which a guarantee is found unmet until it is met or no ask waits.
 
-    The guarantee of a queue is unmet while an ask waits in the queue or below it, and the queue is below its guarantee in
-    every guaranteed type that the ask requests. Victims that are still terminating do not count as usage. Shares by weight are
-    left out.
+    The guarantee of a queue is unmet under two conditions: an ask waits in the queue or below it, and the queue is below its
+    guarantee in every guaranteed type that this ask requests. Victims that are still terminating do not count as usage. Shares by
+    weight are left out.
     """
 
     def __init__(self, core: Core) -> None:
@@ -297,7 +297,7 @@ class Durations:
 def _claimant(record: DecisionRecord) -> str:
     """Return the queue for which a decision frees capacity, or the queue whose usage a quota run or a trim reduces.
 
-    Return "" for a quota run or a trim of an earlier run of the core, if it is known only from the annotations of its victims.
+    Return "" for a quota run or a trim that an earlier process began, if it is known only from the annotations of its victims.
     """
     if record.shrink is not None:
         return record.shrink.queue

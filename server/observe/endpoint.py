@@ -18,7 +18,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 
 
 class BusyError(Exception):
-    """The metrics cannot be computed now. The message says why."""
+    """The error of metrics that cannot be computed now. The message says why."""
 
 
 Text = Callable[[], Awaitable[bytes]]
@@ -37,7 +37,7 @@ async def start(
     tls: ssl.SSLContext | None,
     refused: Refused,
 ) -> asyncio.Server:
-    """Listen and return the server. Raise OSError if the address is not available."""
+    """Listen on the address, and return the server. Raise OSError if the address is not available."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
