@@ -229,10 +229,7 @@ class _Reasons(NamedTuple):
 async def _start(
     options: ServeOptions, stack: AsyncExitStack, hangup: asyncio.Event
 ) -> tuple[Endpoint, str]:
-    """Start all parts of the server, open the port, and return the endpoint and its address.
-
-    Raise BadOptionError, ExporterMissingError or OSError.
-    """
+    """Start all parts, and return the endpoint and its address. Raise BadOptionError, ExporterMissingError or OSError."""
     _check(options)
     clock = _clock()
     secrets = Secrets(options.access, clock)
@@ -363,10 +360,7 @@ def _check(options: ServeOptions) -> None:
 
 
 async def _listen(options: ServeOptions, endpoint: Endpoint, secrets: Secrets) -> str:
-    """Open the port, and the port for probes if requested. Return the address.
-
-    Raise OSError if a port cannot be opened.
-    """
+    """Open the port, and the port for probes if requested. Return the address. Raise OSError if a port cannot be opened."""
     host, _ = address("--listen", options.listen)
     port = await endpoint.start(options.listen, secrets.credentials())
     if options.health is not None:
@@ -514,7 +508,7 @@ def _metric_readers() -> list[MetricReader]:
 
 
 async def _watch(secrets: Secrets, endpoint: Endpoint, hangup: asyncio.Event) -> None:
-    """Read a secret again when its file has changed, and all when ``hangup`` is set. End the calls of callers no longer accepted."""
+    """Read changed secrets again, or all secrets when ``hangup`` is set. End calls that are then no longer allowed."""
     while True:
         with suppress(TimeoutError):
             await asyncio.wait_for(hangup.wait(), LOOK_S)
@@ -591,7 +585,7 @@ def _reads() -> Reads:
 
 
 def _observing(reads: Reads) -> Observer | None:
-    """Return the copies as an observer of the pump: they are made when the pump has become idle. Return None without copies."""
+    """Return the copies as an observer of the pump, because copies are made while it is idle. Return None without copies."""
     return reads if isinstance(reads, Copies) else None
 
 
