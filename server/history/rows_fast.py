@@ -68,7 +68,7 @@ def _encoded(pack: Callable[[list[Any]], object], run: list[Any]) -> bytes | Non
 
 
 class _Asks(NamedTuple):
-    """The asks or allocations of a run as columns. ``specs`` has the index of each ask's template in ``templates``."""
+    """The asks of a run as columns, or the part of allocations that asks also have. ``specs`` has indexes in ``templates``."""
 
     rm_ids: Sequence[str]
     partitions: Sequence[str]
@@ -89,7 +89,7 @@ class _Asks(NamedTuple):
 
 
 class _Allocations(NamedTuple):
-    """The allocations of a run as columns."""
+    """The allocations of a run as columns: the part that asks also have, and the nodes and starts."""
 
     asks: _Asks
     nodes: Sequence[str]
