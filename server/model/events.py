@@ -67,7 +67,7 @@ class SessionResumed(NamedTuple):
 
 
 class MessagesTaken(NamedTuple):
-    """The numbers of messages of a session that the core has taken since the last such event, by stream (design 7.5).
+    """The number of messages that the core has taken from each stream of a session since the last such event (design 7.5).
 
     With ``ends``, the session cannot be resumed any more, because a message had objects that no event describes.
     """
@@ -164,7 +164,7 @@ class ConfigurationApplied(NamedTuple):
 class SyncCompleted(NamedTuple):
     """The end of a shim's sync: the shim has sent all objects that it knows.
 
-    The core checks the numbers of objects and reports differences.
+    The core compares the numbers of objects with its own, and reports differences. If all numbers are 0, it compares nothing.
     """
 
     rm_id: str
