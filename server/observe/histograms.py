@@ -27,7 +27,7 @@ BOUNDS_MS: Final = (
     14_400_000,
     86_400_000,
 )
-"""The upper bounds of the buckets in milliseconds. A last bucket has everything above."""
+"""The upper bounds of the buckets in milliseconds. One further bucket has all longer durations."""
 
 Labels = tuple[str, ...]
 """The values of the labels of a line: the partition, the queue, and for some histograms a third label."""
