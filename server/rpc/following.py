@@ -456,7 +456,7 @@ class Leaders:
         """The slices that had arrived, and had not been applied, when this core stopped following."""
 
     async def follow(self) -> None:
-        """Join one of the leaders after the other, until cancelled."""
+        """Try to join the leaders in turn, and follow each one that accepts until its stream ends. Continue until cancelled."""
         told: dict[str, str] = {}
         while True:
             for leader in self._joining.leaders:
@@ -595,5 +595,5 @@ async def ended(task: asyncio.Task[None]) -> None:
 
 
 def slice_of(one: pb.InputSlice) -> Slice:
-    """Return a slice from its message."""
+    """Return the slice that a message holds."""
     return Slice(one.position, one.decided, one.digest, one.input, one.begins)
