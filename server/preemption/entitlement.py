@@ -69,12 +69,12 @@ class Openness:
 
     @cached_property
     def outside(self) -> tuple[dict[int, str], str]:
-        """Return, for each open type, its deciding queue, and the queue that undecided types have instead of a deciding queue.
+        """Return the deciding queue of each open type, and the queue that takes the place of a deciding queue for undecided types.
 
-        A victim for a type must run outside the queue that the result has for the type. All deciding queues lie on one path.
-        The queue for undecided types is the lowest deciding queue of an open type. Every victim thus runs outside this queue,
-        so that each claim lowers the deficit of this queue. If no type is open, the queue for undecided types is the root, and
-        no victim runs outside the root.
+        A victim that is taken for a type must run outside the queue that the result has for this type. All deciding queues lie on
+        one path. The queue for undecided types is the lowest deciding queue of an open type. Every victim thus runs outside this
+        queue, so that each claim lowers the deficit of this queue. If no type is open, the queue for undecided types is the root,
+        and no victim runs outside the root.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)

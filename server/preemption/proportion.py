@@ -1,10 +1,11 @@
 """Shares by weight: the amount of each type that a queue deserves, compared with the queue's usage (W1 to W7).
 
-- W1: every level divides its parent's share by weight. A queue gets at most the amount that it requests, and at most its
-  maximum. A queue gets at least its floor, which follows from guarantees.
-- W2: a type is contended at a level whose queues request more of the type than the level has. A queue is entitled to its deserved
-  share of a contended type, and to its floor of every other type. With ``demand_cap`` off, each leaf counts as requesting without
-  limit. The results are then called *plain shares by weight*, and a queue is entitled to its plain share of every type.
+- W1: the children of a queue divide its share by weight. A child gets at most the amount that it requests, and at most its
+  maximum. A child gets at least its floor, which follows from guarantees.
+- W2: a type is contended among siblings that together request more of the type than their parent's share. A queue is entitled to
+  its deserved share of a contended type, and to its floor of every other type. With ``demand_cap`` off, each leaf counts as
+  requesting without limit. The results are then called *plain shares by weight*, and a queue is entitled to its plain share of
+  every type.
 - W4 and W5: shares are computed when they are needed, and are not stored. The amounts Allocated and Preempting are only
   reported. Their sum is the deserved share (W7).
 """
@@ -36,7 +37,7 @@ class Share(NamedTuple):
     entitled: FrozenAmounts
     """The amount up to which the queue may claim."""
     contended: tuple[bool, ...]
-    """Whether the queue and its siblings request more than their parent's share."""
+    """For each type, whether the queue and its siblings together request more than their parent's share."""
 
 
 class ShareLevel(StrEnum):
@@ -137,8 +138,8 @@ class Proportion:
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
     """Return, for each of several siblings, the part of its share that other siblings use (W5).
 
-    The usage beyond the shares of some siblings is divided among the siblings below their shares, in proportion to the
-    difference between share and usage.
+    The sum of the amounts that siblings use beyond their shares is divided among the siblings below their shares, in proportion
+    to the amounts by which these are below their shares.
     """
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)

@@ -36,10 +36,11 @@ class Trial:
 
     ``touched`` lists the rows of nodes that plans changed, in order. ``kept`` is a cache for searches. A rollback empties this
     cache. ``further_claims`` reads the claims that the snapshot leaves out. ``further_claims`` is None if the snapshot has all
-    claims. ``unread_claims`` has the leaves of which the snapshot has no claim, although ``further_claims`` may return some, each
-    with a sort key that no such claim comes before. ``is_cut`` is true once the order of claims has ended at a claim that this tick
-    may not read, so that the next tick continues with that claim. ``steps`` is the cost of searches so far, in units of one
-    placement. With ``brief``, refusals of claims leave out the protected candidates, because no caller reads them.
+    claims. ``unread_claims`` has the leaves whose claims are not in the snapshot, but may be returned by ``further_claims``. Each
+    leaf comes with a lower bound on the sort keys of these claims. ``is_cut`` is true once the order of claims has ended at a
+    claim that this tick may not read, so that the next tick continues with that claim. ``steps`` is the cost of searches so far,
+    in units of one placement. With ``brief``, refusals of claims leave out the protected candidates, because no caller reads
+    them.
     """
 
     __slots__ = (
@@ -124,7 +125,7 @@ class Trial:
         return tuple(self._plans)
 
     def plans_since(self, mark: int) -> list[Plan]:
-        """Return the plans that were applied after a mark, in order."""
+        """Return the plans that were applied after ``mark`` was taken (see `mark`), in order."""
         return self._plans[mark:]
 
     def apply(self, plan: Plan) -> None:

@@ -170,7 +170,7 @@ class Comparator:
     def fit(self) -> Read:
         """Return the key that puts the closest match first.
 
-        The value is the number of types that the allocation holds and that are not lacking.
+        The value is the number of types that the allocation holds but that are not among the lacking types.
         """
         demands = self.trial.snapshot.allocations.demands
         return lambda row: sum(index not in self._lacking for index, _ in demands[row])

@@ -83,7 +83,7 @@ KEPT: Final = 4
 The number of pools is limited, because each search is compared with every stored pool.
 """
 LEAVES_A_STEP: Final = 16
-"""The number of leaves whose eligibility takes as much time as one placement."""
+"""The number of leaves for which computing the eligibility takes as long as one placement."""
 Least = tuple[tuple[int, int], ...]
 """The amounts that must be freed whichever node is chosen, by type index."""
 
@@ -127,7 +127,10 @@ class CandidatePool:
         return self.eligibility.allows(eligibility)
 
     def narrowed(self, trial: Trial, eligibility: EligibilityColumns) -> "CandidatePool":
-        """Return the pool for an eligibility that it serves. Changed leaves are filtered again, and the bounds stay the same."""
+        """Return the pool for another eligibility that this pool serves.
+
+        Rows of leaves whose eligibility differs are filtered again. The bounds stay the same.
+        """
         other = self.eligibility.differs(eligibility)
         if not other.any():
             return self
@@ -152,7 +155,10 @@ class CandidatePool:
 
     @cached_property
     def passed(self) -> Mapping[str, int]:
-        """Return, by leaf, how many allocations on nodes where the ask could run passed every rule."""
+        """Return, for each leaf, how many allocations passed every rule.
+
+        Only allocations on nodes on which the ask could run are counted.
+        """
         rows, paths = self.field.passed, self.snapshot.leaf_paths
         if self.wide is not None:
             rows = rows[self.filtered.codes.take(rows) == PASSED]
@@ -242,7 +248,9 @@ class CandidateFacts(NamedTuple):
 
 
 class ClaimNeed:
-    """The amounts that have to be freed so that an ask fits on a node. A *need* is an amount of a type that is missing on the node or below a maximum.
+    """The amounts that have to be freed so that an ask fits on a node.
+
+    A *need* is an amount of a type that is missing as free capacity on the node, or as headroom below a maximum.
 
     ``node`` is the node's row. ``lacks`` are the amounts that the node lacks, by type. ``blocks`` are the maxima under which
     the ask has too little headroom.
@@ -323,7 +331,7 @@ class Candidates:
         self._order = Comparator(trial, keys, spent)
         self._rows: dict[int, CandidateFacts] = {}
         self._selects = protects_only_whole(trial) or may_cross(trial)
-        """Whether the queues of a candidate must exceed their shares in a type for which the candidate is taken (W8, W9).
+        """Whether to test that a candidate's queues exceed their shares in a type for which the candidate is taken (W8, W9).
 
         The test is needed if G4 does not exclude candidates of queues that are within their shares.
         """

@@ -65,7 +65,10 @@ CODES: Final = Codes(
 
 
 CHANGED_MOST: Final = 100
-"""The largest number of leaves whose protected candidates are told again without telling all others again."""
+"""The largest number of changed leaves for which only these leaves' protected candidates are listed again.
+
+If more leaves changed, the protected candidates of all leaves are listed again.
+"""
 QueueMargins = Sequence[tuple[QueueFacts, list[int]]]
 """The queues from a leaf up to the root. Each queue comes with the amounts that it can lose, by type."""
 
@@ -121,9 +124,10 @@ class ClaimEligibility:
     def columns(self, trial: Trial) -> EligibilityColumns:
         """Return the eligibility of all leaves in which allocations run.
 
-        The meeting queue of a leaf and the preemptor's leaf is the lowest queue that holds both. What the queues below the meeting
-        queue can lose is the same for every preemptor (`LeafMargins`). Everything else is the same for all leaves with one meeting
-        queue, so that it is computed once for each queue on the preemptor's path.
+        The meeting queue of a leaf and the preemptor's leaf is the lowest queue that holds both. What the queues below the
+        meeting queue can lose is the same for every preemptor (`LeafMargins`). Everything else is the same for all leaves that
+        have the same meeting queue. Every meeting queue is on the preemptor's path, so that everything else is computed once for
+        each queue on this path.
         """
         snapshot, margins = trial.snapshot, margins_of(trial)
         levels = margins.levels(self.ask.leaf)
@@ -185,7 +189,7 @@ class ClaimEligibility:
     def _rule_within(self, path: str) -> Rule | None:
         """Return the rule that protects all allocations of a queue because of its place in the tree.
 
-        The rule is the same for a leaf and for the lowest queue that holds the leaf and the preemptor.
+        A leaf has the same rule as its meeting queue, the lowest queue that contains both the leaf and the preemptor.
         """
         if not is_below(path, self._top):
             return Rule.FENCE  # G3
@@ -287,7 +291,7 @@ class ClaimEligibility:
         return over
 
     def is_over(self, trial: Trial, path: str, index: int) -> bool:
-        """Return whether a leaf, and each queue above it without the preemptor, exceeds its entitlement to a type (G4).
+        """Return whether a leaf, and each queue above it that does not contain the preemptor, exceeds its entitlement to a type (G4).
 
         With a dead zone, each of these queues must exceed its entitlement by more than the dead zone (P9).
         """
@@ -312,7 +316,10 @@ class ClaimEligibility:
         return known
 
     def _priority_at(self, trial: Trial, top: str) -> int:
-        """Return the highest priority of victims, as a queue sees it that holds the preemptor and the victims (G5)."""
+        """Return the highest priority that victims may have, as the queue ``top`` sees it (G5).
+
+        This queue contains the preemptor and the victims.
+        """
         snapshot, rule = trial.snapshot, trial.snapshot.settings.equal_priority
         if rule == "ignore":
             return UNLIMITED
@@ -363,7 +370,10 @@ class ClaimEligibility:
 
 
 def _clamped(priority: int) -> int:
-    """Return a bound on priorities that admits the same priorities, and is UNLIMITED, a priority, or one less than all priorities."""
+    """Return a bound on priorities that admits the same priorities as the given bound.
+
+    The result is UNLIMITED, a valid priority, or one less than the lowest priority.
+    """
     if priority == UNLIMITED:
         return UNLIMITED
     return max(PRIORITY_MIN - 1, min(priority, PRIORITY_MAX))
@@ -428,7 +438,10 @@ def spared(snapshot: Snapshot, filtered: FilteredRows) -> SparedByLeaf:
 def spared_again(
     snapshot: Snapshot, known: SparedByLeaf, filtered: FilteredRows, changed: Mask
 ) -> SparedByLeaf:
-    """Return the result of `spared` for a filter whose result ``known`` has, except in the leaves that ``changed`` marks."""
+    """Return the result of `spared` after the eligibility of some leaves has changed.
+
+    ``known`` is the result before the change, and ``changed`` marks the changed leaves.
+    """
     leaves = snapshot.allocations.leaves_among(changed)
     if len(leaves) > CHANGED_MOST:
         return spared(snapshot, filtered)

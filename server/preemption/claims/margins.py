@@ -23,7 +23,7 @@ def of(trial: Trial) -> LeafMargins:
 
 
 def _changed(trial: Trial, mark: int) -> dict[str, None]:
-    """Return the queues that lose usage by the plans after a mark."""
+    """Return the queues that lose usage by the plans since ``mark``, a number of plans (see `Trial.mark`)."""
     leaves = {release.leaf: None for plan in trial.plans_since(mark) for release in plan.releases}
     return {queue.path: None for leaf in leaves for queue in trial.snapshot.path_up(leaf)}
 
@@ -41,7 +41,10 @@ def _made(trial: Trial) -> LeafMargins:
 
 
 def _entitled(trial: Trial) -> list[FrozenAmounts] | None:
-    """Return the entitlement of each queue that no claim goes below. Return None if queues are entitled to their guarantees."""
+    """Return, for each queue, the amounts below which no claim takes the queue.
+
+    Return None if queues are entitled to their guarantees.
+    """
     if not trial.snapshot.is_shared_out:
         return None
     return [floor(trial, path) for path in trial.snapshot.queues]

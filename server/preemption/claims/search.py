@@ -316,11 +316,11 @@ class Claim:
     def _solve(
         self, trial: Trial, need: ClaimNeed, rows: list[int]
     ) -> CoveringSet | NotFound | None:
-        """Return the best set among sets of these rows whose eviction makes the ask fit on a node.
+        """Return the best set of victims among these rows that makes the ask fit on a node.
 
         Return `NotFound` if the search finds none.
 
-        Return None if no row can help, or if the ask lacks nothing on the node, or if it lacks a closed type (G2).
+        Return None in three cases: no row can help, the ask lacks nothing on the node, or the ask lacks a closed type there (G2).
         """
         if not rows or not need.amounts or not self._eligibility.closed.isdisjoint(need.kinds):
             return None

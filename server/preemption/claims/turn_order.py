@@ -20,8 +20,8 @@ Claimant = WaitingAsk | WaitingGang
 SCALE: Final = 124
 """The number of binary places of a distance.
 
-Amounts stay below 2^62, so that two different quotients differ by more than 2^-124. Rounded down to so many places, quotients are
-therefore in the same order, and only equal quotients are equal.
+Amounts stay below 2^62, so that two different quotients differ by more than 2^-124. Therefore quotients keep their order when
+they are rounded down to so many places, and different quotients stay different.
 """
 LAST: Final = 1 << (63 + SCALE)
 """The distance of a queue that is entitled to nothing.
@@ -52,7 +52,7 @@ class Claimants:
         for one in sorted(claimants, key=_turn, reverse=True):
             self._lines.setdefault(one.leaf, []).append(one)
         self._unread = {**trial.unread_claims}
-        """The leaves of which no claim was read yet, each with a sort key that no claim of the leaf comes before."""
+        """The leaves of which no claim was read yet, each with a lower bound on the sort keys of its claims."""
         for leaf in self._unread:
             self._lines.setdefault(leaf, [])
         self._ends: dict[str, str] = {}
@@ -64,7 +64,7 @@ class Claimants:
             self._note_end(leaf)
         self._measures = _measures(trial, self._lines)
         self._measured: dict[str, list[str]] = {}
-        """The leaves whose distance depends on each queue, by queue."""
+        """For each queue, the leaves whose distance depends on the queue."""
         for leaf, found in self._measures.items():
             for path, _ in found:
                 self._measured.setdefault(path, []).append(leaf)
@@ -147,7 +147,10 @@ class Claimants:
 
 
 def _measures(trial: Trial, leaves: Iterable[str]) -> dict[str, tuple[tuple[str, int], ...]]:
-    """Return the measures of each leaf. By guarantees, they stay the same until the queues or their specifications change."""
+    """Return the measures of each leaf (see `entitlement.measures`).
+
+    With guarantees, they are cached until queues or their specifications change.
+    """
     snapshot = trial.snapshot
     if snapshot.is_shared_out:
         return {leaf: tuple(measures(trial, leaf)) for leaf in leaves}

@@ -90,7 +90,7 @@ class GangEligibility:
                 yield number, self._of_others(trial, trial.snapshot.leaf_paths[number], eligibility)
 
     def _of_others(self, trial: Trial, leaf: str, eligibility: LeafEligibility) -> LeafEligibility:
-        """Return a claim's eligibility, limited to the types that a queue on the gang's path guarantees (J7)."""
+        """Return the given eligibility for claims, limited to the types that a queue on the gang's path guarantees (J7)."""
         outside, takes = self._outside(leaf), self.takes_for(trial, leaf)
         if not outside:
             return LeafEligibility(CODE[Rule.DECIDING_QUEUE])

@@ -25,7 +25,10 @@ from server.snapshot import assignments as nodes
 from server.snapshot.assignments import MemberNodes
 
 NodeKey = tuple[int, int, int, str]
-"""The key of a node: highest victim priority, victim gangs, victims, node name. The smallest key is the best (J9)."""
+"""The key of a node: highest priority of a victim, number of evicted gangs, number of victims, node name.
+
+The smallest key is the best (J9).
+"""
 NO_VICTIMS: Final = PRIORITY_MIN - 1
 """The highest priority of an empty set of victims: a value below every priority."""
 NODE_STEPS: Final = 1

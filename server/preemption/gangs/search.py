@@ -39,7 +39,10 @@ Ties = Set[str | int]
 """The queues, disruption budgets and gangs to which both a victim and other candidates belong."""
 Mark = tuple[bool, str | int]
 OF_OTHERS: Final[Mark] = (False, 0)
-"""The mark of victims of other queues. This mark differs from every tie, because the numbers of gangs are positive."""
+"""The mark of allocations of other queues.
+
+No mark with a tie equals this mark, because a tie is a text or the positive number of a gang.
+"""
 
 
 class MemberAssignment(NamedTuple):
@@ -358,8 +361,8 @@ class _Judged:
     """The nodes with a verdict, by the marks on which the verdict depends.
 
     A verdict depends on the marks of the node's victims. If the node's candidates did not suffice, the verdict depends on the
-    marks of all its candidates. A *mark* is a pair that describes an allocation: whether it is a gang member, and a *tie*. A
-    tie is a queue, disruption budget or gang that the allocation shares with others. Every allocation outside the gang's queue
+    marks of all its candidates. A *mark* is a pair that describes an allocation: whether it is a gang member, and a *tie*. A tie
+    is a queue, disruption budget or gang that the allocation shares with others. Every allocation outside the gang's queue also
     has the mark `OF_OTHERS`.
     """
 

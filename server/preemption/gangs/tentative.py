@@ -97,7 +97,11 @@ class TentativeAssignment:
             self._own_freed[index] += sign * quantity
 
     def _measure(self, node: int) -> None:
-        """Update the amounts that members need on a node beyond its free capacity and what victims of the gang's queue free there (J7)."""
+        """Update the amounts that the members on a node need there (J7).
+
+        The free capacity, and the amounts that victims of the gang's queue free on the node, are subtracted from the members'
+        requests.
+        """
         used, own = self._used.get(node), self._own.get(node)
         before = self._needs.get(node)
         now = [0] * self._width
@@ -176,11 +180,11 @@ class TentativeAssignment:
         return None if leaf == self.leaf else self.eligibility.takes_for(self.trial, leaf)
 
     def _is_taken_for_a_type(self, row: int) -> bool:
-        """Return whether an allocation of another queue frees a type that its node lacks and for which the allocation may be taken (J7).
+        """Return whether an allocation of another queue may be evicted for a type that its node lacks (J7).
 
-        The gang's queue must not have reached its entitlement to the type. `within_share` does not replace this test. An
-        overcommitted node lacks more than its members need. `within_share` compares only the amounts that the members need, and
-        thus would accept a victim that frees only the rest.
+        The eviction must free the type, `takes_for` must have the type, and the gang's queue must be below its entitlement to the
+        type. `within_share` does not replace this test. An overcommitted node lacks more than its members need. `within_share`
+        compares only the amounts that the members need, and thus would accept a victim that frees only the rest.
         """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)
@@ -196,11 +200,11 @@ class TentativeAssignment:
     def unowed(self) -> tuple[Unit, ...]:
         """Return the units of other queues that are not justified once all victims of the gang's own queue are gone (J7).
 
-        A set of units is justified if the units can be evicted in an order in which each unit frees a type that its node still
-        lacks, and may be taken for that type. To find such an order, the function looks for its last unit: a unit that frees a
-        lacking type even after all other units. The function removes this unit from the set, and continues with the remaining
-        units. The remaining units are still justified, because a node with fewer victims lacks at least as much. When no unit
-        can be the last, the remaining units are returned.
+        A unit is one allocation, or a gang that is evicted whole. A set of units is justified if there is an order of eviction in
+        which each unit, at its turn, frees a type that its node still lacks and for which the unit may be evicted. To find such
+        an order, the function looks for its last unit: a unit that frees a lacking type even after all other units. The function
+        removes this unit from the set, and continues with the remaining units. The remaining units are still justified, because a
+        node with fewer victims lacks at least as much. When no unit can be the last, the remaining units are returned.
         """
         left = [unit for unit in dict.fromkeys(self.taken.values()) if self.is_of_others(unit[0])]
         if not left or all(map(self.is_of_others, self.taken)):

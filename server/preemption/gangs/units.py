@@ -1,8 +1,8 @@
 """The victims of a gang's plan, as units. A unit is one allocation, or a whole gang that would otherwise be broken (J12).
 
 A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, no member of such a
-gang is evicted. No member is evicted either if the queue of a member exceeds its entitlement by at most the dead zone (P9). A
-gang that already has fewer members than it needs is broken, and its members are not protected.
+gang is evicted. A gang is not evicted whole either if the queue of one of its members exceeds its entitlement by at most the dead
+zone (P9). A gang that already has fewer members than it needs is broken, and its members are not protected.
 """
 
 from collections.abc import Iterable, Iterator

@@ -12,7 +12,8 @@ from server.preemption.policy import Rule
 from server.snapshot.victims_in_order import CandidatePlace, Lot, Running
 
 STRIDE: Final = 256
-"""The number of candidates that are taken together at first. The number doubles as long as all of these candidates can be taken."""
+"""The number of candidates that are taken together at first. Each time all of these candidates can be taken, the number doubles.
+"""
 STRIDE_MOST: Final = 8_192
 WORTHWHILE: Final = 32
 """The smallest number of candidates for which taking them together saves time.
