@@ -83,7 +83,10 @@ class EligibilityColumns:
         self.inside[place] = one.inside or False
 
     def protect(self, places: Mask | Array) -> None:
-        """Give the leaves that a rule protects the neutral values. Call this method only before the columns are shared."""
+        """Write the neutral values for these leaves, because a rule protects all of their allocations.
+
+        Call this method only before the columns are shared.
+        """
         self.most[places] = self.priority[places] = self.since_ms[places] = UNLIMITED
         self.useful[places] = self.inside[places] = False
 
@@ -104,7 +107,9 @@ class EligibilityColumns:
         return bool(fits[needed].all())
 
     def differs(self, other: "EligibilityColumns") -> Mask:
-        """Return a mask of the leaves whose values differ in more than ``most``, the amounts that one victim may hold.
+        """Return a mask of the leaves with different values here and in ``other``.
+
+        The values of ``most``, the largest amounts that one victim may hold, are not compared.
 
         These amounts are checked again for each victim.
         """

@@ -1,8 +1,9 @@
 """The amounts that the queues of all victims can lose, for all leaves at once (G4).
 
-A claim's eligibility in a leaf depends on two parts. The first part is the queues of the leaf that do not hold the preemptor: those
-below the *meeting queue*, which is the lowest queue that holds both. The second part is the queues from the meeting queue up, which
-all leaves with this meeting queue share. `LeafMargins` computes the first part, which is the same for every preemptor.
+A claim's eligibility in a leaf depends on two parts. The first part is the queues on the leaf's path that do not contain the
+preemptor. These are the queues below the *meeting queue*, which is the lowest queue that contains both the leaf and the
+preemptor. The second part is the queues from the meeting queue up, which all leaves with this meeting queue share. `LeafMargins`
+computes the first part, which is the same for every preemptor.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +21,10 @@ PERMYRIAD: Final = 10_000
 
 
 class Below(NamedTuple):
-    """What the queues of each leaf below a level of the tree can lose, by type, and whether each of them may lose something.
+    """For each leaf and type, the smallest of the amounts that the queues on the leaf's path below a level of the tree can lose.
 
-    ``shifts`` marks the leaves with a queue below that level that changes priorities (G5).
+    ``is_beyond`` says whether each of these queues exceeds its entitlement by more than the dead zone. ``shifts`` marks the
+    leaves for which one of these queues changes priorities (G5).
     """
 
     least: Array
@@ -33,10 +35,10 @@ class Below(NamedTuple):
 class Level(NamedTuple):
     """The eligibility that leaves with one meeting queue have in common.
 
-    ``spared`` is the number of the rule that protects all of them, 0 if there is none. ``takes`` marks the types for which their
-    allocations may be taken, and ``ports`` those of them for which no queue has to be over its entitlement. ``most`` is the largest
-    amount that a victim may hold because of the meeting queue and the queues above it. ``priority`` is the highest priority of a
-    victim, as the meeting queue sees it.
+    ``spared`` is the number of the rule that protects all allocations of these leaves, 0 if there is none. ``takes`` marks the
+    types for which allocations of these leaves may be taken. ``ports`` marks the host ports, for which no queue has to be over
+    its entitlement. ``most`` is the largest amount that a victim may hold because of the meeting queue and the queues above it.
+    ``priority`` is the highest priority of a victim, as the meeting queue sees it.
     """
 
     spared: int
@@ -90,14 +92,14 @@ class LeafMargins:
         self._below.clear()
 
     def levels(self, leaf: str) -> Array:
-        """Return, for each leaf, the number of queues on its path that also hold the queue ``leaf``, 0 for a missing leaf."""
+        """Return, for each leaf, the number of queues on its path that also contain the queue ``leaf``, 0 for a missing leaf."""
         own = self._tree.ways[self._tree.rows[leaf]]
         shared = (self._ways == own) & (own != MISSING)
         found: Array = np.logical_and.accumulate(shared, axis=1).sum(axis=1)
         return found
 
     def places(self, path: str) -> list[int]:
-        """Return the place of a leaf in a list, or an empty list if no allocation runs in the leaf."""
+        """Return a list with the place of a leaf. The list is empty if no allocation runs in the leaf."""
         row = self._tree.rows.get(path)
         found: list[int] = [] if row is None else np.flatnonzero(self.leaves == row).tolist()
         return found

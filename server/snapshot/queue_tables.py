@@ -17,7 +17,7 @@ from server.snapshot.columns import AllocationColumns
 from server.snapshot.queues import NO_PATH, QueueFacts
 
 MISSING: Final = -1
-"""The row of a queue that does not exist, such as the one below a leaf on its path."""
+"""The value in place of a row if there is no queue: in a line of ``ways`` after the last queue, or for a deleted leaf."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -74,7 +74,11 @@ class Snapshot:
     """The amount that would be divided if drained nodes were included (W3)."""
     frozen: frozenset[Pair] = frozenset()
     tables: QueueTables = field(default_factory=QueueTables, repr=False)
-    """A cache of the queues as arrays. Snapshots of one partition share it. Its method compares the queues with those it knows."""
+    """A cache of the queues as arrays.
+
+    Snapshots of one partition share it. Its method `of` compares the queues with those of the last call, and writes only the rows
+    of changed queues.
+    """
     paths: dict[str, tuple[QueueFacts, ...]] = field(init=False, default_factory=dict, repr=False)
     """A cache of the results of `path_up`, which the rules call for each ask and each victim."""
 
