@@ -310,8 +310,10 @@ class NodeMask:
 class ConstraintIndex:
     """All live constraints with their masks.
 
-    A constraint that lists node names needs no update. Any other constraint without an anchor is evaluated for each new or
-    changed node (`node_changed`). A constraint with an anchor is evaluated only if the node has, or had, a label of the anchor.
+    An anchor is a set of pairs of a label and a value. The constraint allows only nodes that have at least one of these pairs. A
+    constraint with an anchor is evaluated for a new or changed node only if the node has, or had, one of these pairs. A
+    constraint that lists node names needs no update. Any other constraint is evaluated for each new or changed node
+    (`node_changed`).
     """
 
     __slots__ = ("_anchored", "_labels", "_slots", "_unanchored", "masks")
@@ -411,7 +413,10 @@ class ConstraintIndex:
         return found
 
     def _spread(self, mask: NodeMask, nodes: Iterable[Node]) -> None:
-        """Change the mask to one byte for each slot, and evaluate these nodes. All other nodes count as not allowed."""
+        """Change the mask to one byte for each node slot, and evaluate the constraint on these nodes.
+
+        All other nodes count as not allowed.
+        """
         mask.names = None
         mask.allowed = bytearray(self._slots)
         for node in nodes:

@@ -168,7 +168,11 @@ def slots_of(cls: type) -> tuple[str, ...]:
 
 
 def _contents(cls: type, objects: Sequence[Any]) -> Sequence[Any]:
-    """Return the contents of objects of one class: with slots, one column of values for each slot, else one container for each object."""
+    """Return the contents of objects of one class.
+
+    For a class with slots, the result has one column for each slot: the values of the slot in all objects. For any other class,
+    the result has one item for each object, such as a list of its items or a dictionary of its fields.
+    """
     slots = slots_of(cls)
     if slots:
         return [_column(name, objects) for name in slots]

@@ -73,7 +73,7 @@ def records(partition: Partition) -> Iterator[Record]:
 
 
 def _resumption(partition: Partition) -> Iterator[Record]:
-    """Yield the objects that were not reported again yet after a new registration, and the work that waits for the end of the sync."""
+    """Yield the objects that were not reported again since a new registration, and the work that waits for the end of the sync."""
     known = partition.resumption
     if known is None:
         return

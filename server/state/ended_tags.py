@@ -8,7 +8,7 @@ from typing import Final
 from server.model.asks import NO_TAGS, Tags
 
 ENDED_KEPT_MAX: Final = 10_000
-"""The number of pods that ended last whose tags are always kept.
+"""The tags of this many pods are always kept: the pods that ended last.
 
 The tags of pods that ended earlier may be kept, too. In total, the tags of at most twice this number of pods are kept.
 """

@@ -21,8 +21,9 @@ from server.state.placeholders import PLACEHOLDERS, is_reserving
 def gathers(partition: Partition, gang: Gang) -> bool:
     """Return whether a gang's size still has to be counted.
 
-    The size has to be counted in two cases: it was never counted, or some of the counted members have ended and other members
-    now wait. Return False if a client stated the size, if the gang is gone, or if the gang is `PLACEHOLDERS`.
+    The size has to be counted in two cases: it was never counted, or some of the counted members have ended and other members now
+    wait. Return False if a client stated the size, if the gang is gone, or if the gang is that of the application's placeholders
+    (`PLACEHOLDERS`).
     """
     if (
         not gang.counted

@@ -450,8 +450,8 @@ def close(partition: Partition, commitment: Commitment, state: DecisionState, re
     """End a decision and free the capacity of its remaining pledges. Victims whose eviction was ordered are still evicted.
 
     For victims that are only marked, `core.preemption.withdrawal` checks whether an ask still needs their capacity. After an
-    expiry, policies plan for the decision's asks again. These asks therefore still count as waiting for the capacity of the
-    victims.
+    expiry, policies plan for the decision's asks again. Until they have done so, the asks still count as waiting for the capacity
+    of the marked victims, so that these evictions are not withdrawn.
     """
     _lose_promises(commitment)
     for held in list(commitment.pledges.values()):

@@ -80,7 +80,7 @@ class Node:
         self.pledges: dict[str, Pledge] = {}
         self.entry: NodeEntry | None = None
         self.parts: tuple[Part, ...] = ()
-        """The terms of the node's score."""
+        """The terms of the score by which nodes are ordered (see `NodeIndex.rank`)."""
         self.holds = 0
         """The number of exclusive pledges on the node. While there are any, the node takes only asks with a pledge on it (G11)."""
         self.changes = 0

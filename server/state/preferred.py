@@ -109,7 +109,7 @@ class Preferred:
         return -self.score(node, domains), entry
 
     def steps(self, domains: DomainCounts) -> tuple[int, ...]:
-        """Return, for each preference group of the class, the last step at which the group's numbers may have raised a node's score."""
+        """Return, for each preference group of the class, the last change of the counts (step) that may have raised a node's score."""
         found = []
         for one in self.preferences.groups:
             count = domains.by_group.get((one.group, one.topology_key))

@@ -85,7 +85,8 @@ class Prepared:
         self.missing: list[Queue] = []
         """The existing queues that the new specification does not have, and that will be drained."""
         self.bounds: dict[Queue, tuple[Bounds, Kept]] = {}
-        """The bounds of the usage and of the firm usage of each existing queue, and those of its limiters that have these bounds already."""
+        """For each existing queue, the bounds of its usage and firm usage, and those of its limiters that have these bounds already.
+        """
         self.firms: dict[Queue, Limiter] = {}
         """New limiters of firm usage for existing queues without one."""
         self.measures: dict[Queue, tuple[Amounts, list[Scale]]] = {}
@@ -120,7 +121,7 @@ class Prepared:
         return self.partition.capacity == self.capacity
 
     def has_queues(self) -> bool:
-        """Return whether the tree has exactly those queues of the specification that it had when `queues` was made.
+        """Return whether each path of the specification still has the queue, or still has none, as when ``queues`` was made.
 
         Queues are compared by identity.
         """

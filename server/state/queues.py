@@ -32,8 +32,9 @@ class QueueState(enum.StrEnum):
 class Queue:
     """The state of one queue. Amounts are lists by type index.
 
-    ``measure`` and ``basis`` have the amounts by which usage is divided to get shares: those of the queue's applications, and
-    its own. ``measure_scales`` and ``basis_scales`` are the divisors computed from ``measure`` and ``basis``.
+    ``measure`` has the amounts by which the usage of the queue's applications is divided to get their shares. ``basis`` has the
+    amounts by which the queue's own usage is divided to get its share. ``measure_scales`` and ``basis_scales`` are the divisors
+    computed from ``measure`` and ``basis``.
     """
 
     __slots__ = (
@@ -122,9 +123,9 @@ class Queue:
         self.pending: dict[AskClass, int] = {}
         """The number of waiting asks of each class.
 
-        Asks are counted in queues that have a limit or siblings, by class here, and together in ``pending_asks``. The root has
-        neither a limit nor siblings. The root counts only the asks that wait in the root itself, and `waiting` adds the asks
-        below it.
+        A queue with a limit or siblings counts its own waiting asks and those below it: by class here, and all together in
+        ``pending_asks``. The root has neither a limit nor siblings. The root counts only the asks that wait in the root itself,
+        and `waiting` adds the asks below it.
         """
         self.pending_asks = 0
         self.blocked_asks = 0
@@ -155,7 +156,7 @@ class Queue:
         self.configure(spec)
 
     def configure(self, spec: QueueSpec) -> None:
-        """Apply a specification. The caller must rebuild limits and order afterwards."""
+        """Apply a specification. Afterwards the caller must rebuild the limiters, and the heaps that order queues and applications."""
         self.spec = spec
         self.leaf = not spec.parent
         properties = spec.properties

@@ -207,7 +207,7 @@ def still_blocked(queue: Queue, limiter: Limiter) -> dict[AskClass, list[Group]]
 
 
 def stays_blocked(limiter: Limiter, ask_class: AskClass) -> bool:
-    """Return whether a limiter is the first limit for the asks of a class, and the asks certainly still do not fit into it."""
+    """Return whether a limiter is the first limit for the asks of a class, and certainly still has too little headroom for them."""
     return (
         ask_class.firm is (limiter.kind == "firm")
         and ask_class.pledge is None
@@ -219,9 +219,10 @@ def stays_blocked(limiter: Limiter, ask_class: AskClass) -> bool:
 def _told(
     queue: Queue, code: Code, classes: dict[AskClass, list[Group]]
 ) -> dict[AskClass, list[Group]]:
-    """Return ``classes`` without each class that has, in this queue, a group whose last reason sent to the shim is not ``code``.
+    """Remove classes from ``classes``, and return the rest.
 
-    The reason is the group's reason for waiting. Return no classes if the queue has gangs.
+    A class is removed if it has a group in this queue for which the reason for waiting that was last sent to the shim is not
+    ``code``. If the queue has gangs, return no classes.
     """
     for application in queue.applications.values():
         if application.gangs:

@@ -45,7 +45,7 @@ class ReservationSearch:
     found: "list[Ask]" = field(default_factory=list)
     """The asks that may reserve and that the round has not tried yet, in order.
 
-    Asks beyond the largest length of this list are left out, which ``cut`` records.
+    The list has a largest length. If asks are left out for this reason, ``cut`` is set.
     """
     due_ms: int | None = None
     """The next instant at which an ask that may not reserve yet may reserve."""

@@ -1,6 +1,6 @@
 """The queue tree: its limits and its dynamic queues, which configurations and applications change.
 
-`reranking` rebuilds the measures and the order.
+`reranking` rebuilds the measures and the heaps.
 """
 
 from collections.abc import Set
@@ -195,7 +195,10 @@ def restart(partition: Partition) -> None:
 
 
 def add_queue(partition: Partition, parent: Queue, spec: QueueSpec) -> Queue:
-    """Add a new queue below a parent and return it. The caller then calls `relimit` or `limit_queue` to set the limits and the order."""
+    """Add a new queue below a parent and return it.
+
+    The caller then gives the queue its limiters and its place in the order of queues.
+    """
     queue = Queue(spec, parent, 0, partition.types.zeros())
     _enter(partition, parent, queue)
     return queue
@@ -266,8 +269,8 @@ def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
 ) -> None:
     """Set the quota of a dynamic leaf from its application's tags (docs/yunikorn/migrate.md).
 
-    A value stays as it is if ``guaranteed`` is empty, if ``maximum`` is None, or if ``max_applications`` is 0. ``names`` has
-    the properties that the tags set. The caller then rebuilds the limits and the order.
+    A value stays as it is if ``guaranteed`` is empty, if ``maximum`` is None, or if ``max_applications`` is 0. ``names`` has the
+    properties that the tags set. The caller then rebuilds the limiters, and the heaps that order queues and applications.
     """
     queue.spec = replace(
         queue.spec,
@@ -283,7 +286,8 @@ def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
 def untag_queue(queue: Queue, names: Set[str]) -> None:
     """Set the properties of a dynamic leaf that tags had changed back to the values of the leaf's template.
 
-    ``names`` has the names of these properties, as in `QueueSpec.tagged`. The caller then rebuilds the limits and the order.
+    ``names`` has the names of these properties, as in `QueueSpec.tagged`. The caller then rebuilds the limiters, and the heaps
+    that order queues and applications.
     """
     spec, origin = queue.spec, queue.spec.origin or ChildTemplate()
     gone = spec.tagged & names
@@ -302,7 +306,9 @@ def relimit(partition: Partition) -> None:
 
 
 def relimit_in_parts(partition: Partition, prepared: Prepared | None = None) -> Parts[bool]:
-    """Rebuild all limiters from the usage and the limits in force. The order is rebuilt before it is used again (`ranking_stale`).
+    """Rebuild all limiters from the usage and the limits in force.
+
+    The heaps that order queues and applications are rebuilt before they are used again (`ranking_stale`).
 
     If the partition has no deserved shares in force, the ``prepared`` bounds are used. Limiters of applications are rebuilt in
     three cases: there are limits of users or groups, a queue gained or lost its limiter, or a queue lost a limiter of firm use

@@ -14,9 +14,9 @@ NOT_WANTED: Final = -(1 << 63)
 The number is so low that it is at most every free amount, even a negative free amount.
 """
 GAPS_MIN: Final = 64
-"""The number of empty rows of removed classes above which a table that has to grow is rebuilt without these rows.
+"""The number of gaps, the empty rows of removed classes, that a table may always keep.
 
-A second condition is that the table has more empty rows than classes.
+If a table that has to grow has more gaps than this number, and more gaps than classes, it is rebuilt without gaps.
 """
 
 

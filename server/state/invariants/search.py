@@ -123,7 +123,7 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that no usable node has a worse rank in the heap of a class or mask than its present rank.
+    """Assert that the heap of a class or mask has every usable node with its present rank or a better one.
 
     ``takes`` says which nodes are usable.
     """
@@ -161,7 +161,7 @@ def _check_all_ranked(
 
 
 def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
-    """Assert, for a class with preferences, that no node that fits has a worse rank in the heap than its present rank.
+    """Assert, for a class with preferences, that the heap has every node that fits with its present rank or a better one.
 
     A heap that will be built again is exempt.
     """
