@@ -49,7 +49,7 @@ class ShareLevel(StrEnum):
 
 
 class QueueStanding(NamedTuple):
-    """A queue's usage compared with its share, by type index: over, even or under, and the reported amounts (W4, W5)."""
+    """For each type, whether a queue's usage is over, even with or under its share, and the reported amounts (W4, W5)."""
 
     sides: tuple[ShareLevel, ...]
     allocated: FrozenAmounts
@@ -99,7 +99,7 @@ class Proportion:
         return self.of(path).entitled
 
     def _contended(self, row: int) -> list[bool]:
-        """Return, for each type, whether the type is contended (W2). Without the cap by demand, every type counts as contended."""
+        """Return, for each type, whether the type is contended (W2). With ``demand_cap`` off, every type counts as contended."""
         found: list[bool] = self._divided.tight[row].tolist()
         return found if self.demand_cap else [True] * len(found)
 

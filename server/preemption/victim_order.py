@@ -45,7 +45,7 @@ def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 
 
 class Comparator:
-    """A list of keys over the rows of a Trial's snapshot.
+    """The comparison of rows of a Trial's snapshot by a list of keys.
 
     ``exhausted`` says which rows count as opted out because their disruption budgets are used up. The answer may change after
     each plan.

@@ -76,7 +76,7 @@ def spare_members(trial: Trial, rows: list[int]) -> dict[int, int]:
 
 
 POOLS: Final = "pools"
-"""The key under which a Trial stores its pools, by class."""
+"""The key under which a Trial stores its candidate pools, by class."""
 KEPT: Final = 4
 """The largest number of pools that are stored for one class.
 
@@ -92,9 +92,9 @@ Least = tuple[tuple[int, int], ...]
 class CandidatePool:
     """The candidate pool for one class. ``seen`` is the length of `Trial.touched` when the pool was built.
 
-    ``preferred`` rows count as opted out (V3). ``field`` has the nodes on which victims could free enough, with their bounds
-    and candidates. Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that leaves were filtered again
-    after ``field`` was made. In this case, rules may by now protect some of the candidates in ``field``.
+    ``preferred`` rows count as opted out (V3). ``field`` has the nodes on which victims could free enough, with their bounds and
+    candidates. Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that the rows of some leaves were
+    filtered again after ``field`` was made. In this case, rules may by now protect some of the candidates in ``field``.
     """
 
     snapshot: Snapshot
@@ -230,9 +230,9 @@ MarginAt = Callable[[int], list[int]]
 class CandidateFacts(NamedTuple):
     """The facts of an allocation that do not depend on the claim.
 
-    ``charged`` has the amounts by which the eviction lowers the usage of the allocation's queues. ``frees`` and ``given`` have
-    the amounts that the eviction frees on its node, ports included. ``groups`` are the disruption budgets of the allocation.
-    ``gang`` is the number of the allocation's gang, 0 if it has none.
+    ``charged`` has the amounts by which the eviction lowers the usage of the allocation's queues. ``frees`` has the amounts that
+    the eviction frees on the node, ports included. ``given`` has the same amounts by type index. ``groups`` are the disruption
+    budgets of the allocation. ``gang`` is the number of the allocation's gang, 0 if it has none.
     """
 
     leaf: str
@@ -271,7 +271,7 @@ class ClaimNeed:
 
 
 class Caps:
-    """The largest amounts that each queue on the victims' paths and each disruption budget can lose.
+    """The caps of a search: the largest amounts that queues on victims' paths, disruption budgets and gangs can lose.
 
     ``left`` has these amounts in one list, in the form that a `Task` takes. A *place* is an index of that list.
     """
@@ -279,13 +279,13 @@ class Caps:
     def __init__(self) -> None:
         self.left: list[int] = []
         self.ways: dict[str, list[int]] = {}
-        """The places of the queues on the path of each leaf, by leaf.
+        """For each leaf, the places in ``left`` of the queues on its path.
 
         The place of a queue is the place of its first type. The places of its other types follow directly.
         """
         self._queues: dict[str, int] = {}
         self._budgets: dict[str | int, int] = {}
-        """The places of the caps, by the name of a disruption budget or by the number of a gang."""
+        """The places of the caps in ``left``, by the name of a disruption budget or by the number of a gang."""
 
     def add_leaf(self, leaf: str, queues: Sequence[QueueFacts], margin: MarginAt) -> None:
         """Add a leaf with the queues on its path. Each queue comes with the amounts that it can lose, by type.
@@ -306,7 +306,10 @@ class Caps:
             self.left.append(most)
 
     def queue(self, path: str) -> int:
-        """Return the place of a queue's first type. The places of its other types follow directly."""
+        """Return the place in ``left`` of the amount that a queue can lose of its first type.
+
+        The places of its other types follow directly.
+        """
         return self._queues[path]
 
     def budgets(self, names: Sequence[str | int]) -> list[int]:

@@ -112,7 +112,7 @@ class ClaimEligibility:
     def by_leaf(self, trial: Trial) -> Iterator[tuple[int, LeafEligibility]]:
         """Yield, for every leaf in which allocations run, the leaf's number and its eligibility.
 
-        This is the plain twin of `columns`.
+        The values equal those of `columns`, but are computed leaf by leaf.
         """
         snapshot = trial.snapshot
         for number in snapshot.allocations.leaf_places()[0]:

@@ -6,8 +6,8 @@ deciding queue already has its guarantee. A node is excluded if the ask lacks a 
 lacking type, and runs outside the queue that decides for the type. Once a victim is taken, all amounts that its eviction frees
 count. Victims run within the ask's fence, in queues above their guarantees. Their eviction leaves those queues at or above their
 guarantees (G3, G4). The victims' priority is at most that of the ask (G5). All victims of a claim run on one node. The victims
-include as few opted-out pods as possible (G7). Each victim is needed (G8). The node is pledged before any pod is evicted (G10). A
-claim without a plan is refused with the name of the rule (G12).
+include as few opted-out pods as possible (G7). Each victim is needed (G8). The node is pledged before any pod is evicted (G10).
+If a claim gets no plan, its refusal names the rule that prevented the plan (G12).
 """
 
 from collections.abc import Hashable, Iterator

@@ -1,4 +1,4 @@
-"""The margins of all victims' queues on one Trial, shared by all searches of claims on it (G4)."""
+"""The amounts that the queues of victims can lose (margins), computed once for all searches of claims on one Trial (G4)."""
 
 from typing import Final
 

@@ -379,7 +379,8 @@ class Claim:
     def ranking(self, trial: Trial, choice: ChosenNode) -> Ranking:
         """Return the ranking of the candidates from which the victims were chosen, for explanations.
 
-        Claims are frequent, and sorting takes time. The candidates are therefore sorted only if the ranking is an excerpt.
+        If there are more than RANKED_MAX candidates, the candidates are sorted, and the ranking is an excerpt. Fewer candidates
+        are not sorted here, because claims are frequent and sorting takes time.
         """
         snapshot = trial.snapshot
         columns, keys, known = snapshot.allocations, snapshot.allocations.keys, self._candidates

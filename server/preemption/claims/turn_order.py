@@ -105,7 +105,7 @@ class Claimants:
     def _extend(self, leaf: str) -> None:
         """Read the next claims of the leaf, in the order of the leaf, beginning after the last claim that was read.
 
-        If this tick may read no more claims, mark the Trial.
+        Record in `Trial.is_cut` whether this tick may read no more claims.
         """
         assert self._trial.further_claims is not None, "only then is the last claim known"
         further = self._trial.further_claims(leaf)

@@ -1,10 +1,10 @@
 """The victims on one node: the best set of candidates that covers all needs and exceeds no cap (G8).
 
-A *need* is the smallest amount of a type that has to be freed. A *cap* is the largest amount that a queue may lose, or the
-largest number of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its
-guarantee. The cap of a disruption budget is the number of its pods that may be evicted. A set that exceeds no cap is *legal*. A
-legal set stays legal when one of its victims is removed. A victim that is not needed can therefore be removed from a set. To
-remove a victim is called to *give back* the victim.
+A *need* is an amount of a type that has to be freed. A *cap* is the largest amount that a queue may lose, or the largest number
+of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its guarantee. The cap of
+a disruption budget is the number of its pods that may be evicted. A set that exceeds no cap is *legal*. A legal set stays legal
+when one of its victims is removed. A victim that is not needed can therefore be removed from a set. To remove a victim is called
+to *give back* the victim.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -442,7 +442,7 @@ class _Search:
         self._descend(start + 1, left, caps, taken, passed | kind)
 
     def _hopeless(self, start: int, left: list[int], taken: list[Candidate]) -> bool:
-        """Return whether the candidates from ``start`` on free too little, or cannot lead to a better set than ``best``."""
+        """Return whether the candidates at index ``start`` and later free too little, or cannot lead to a better set than ``best``."""
         for need, more in zip(left, self.rest[start], strict=True):
             if need > more:
                 return True

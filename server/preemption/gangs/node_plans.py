@@ -182,7 +182,7 @@ class NodePlanner:
 
 
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
-    """Return whether an allocation helps. If it does, subtract the amounts that it frees from the lacking amounts.
+    """Return whether an allocation frees a lacking type for which it may be taken. If so, subtract what it frees from ``lacks``.
 
     ``takes`` are the types for which the allocation may be taken, None for any type. Once the allocation is taken, it counts
     for all types that it frees (J7).
@@ -198,9 +198,11 @@ def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) 
 
 
 class Closer:
-    """Lower bounds on the number of victims on the nodes of one `MemberNodes`. They are higher than the bounds in that object.
+    """Lower bounds on the number of victims on the nodes of one `MemberNodes`.
 
-    These bounds stay valid until a placement makes one more queue protect candidates (see `holds`).
+    These bounds are usually higher than those in that object.
+
+    They stay valid until a placement makes one more queue protect candidates (see `holds`).
     """
 
     def __init__(self, assignment: TentativeAssignment, field: MemberNodes) -> None:
@@ -233,7 +235,10 @@ class Closer:
 
 
 def _passable(assignment: TentativeAssignment) -> tuple[Mask, frozenset[str]]:
-    """Return a mask of the rows that might be skipped on their nodes, and the queues that protect no candidate now."""
+    """Return a mask of the rows that plans may skip, although each of them may be evicted alone.
+
+    Also return the queues that protect no candidate now.
+    """
     trial = assignment.trial
     columns = trial.snapshot.allocations
     barring: list[int] = []

@@ -367,7 +367,7 @@ class RunInProgress:
     ) -> bool:
         """Take a set of candidates from index ``start`` on that meets the target. Return whether there is such a set.
 
-        ``left`` has, for each position, the sum of the amounts that the candidates from that position on hold.
+        ``left`` has, for each position, the sum of the amounts of all candidates at this position or later.
         """
         if not self.is_short:
             return True
@@ -407,7 +407,7 @@ def _is_within(size: Sequence[int], margin: Sequence[int]) -> bool:
 
 
 def _suffixes(candidates: Sequence[CandidatePlace], width: int) -> list[Line]:
-    """Return, by position, the sum of the amounts that the candidates from that position on hold, in the first ``width`` columns."""
+    """Return, for each position, the sum of the amounts of all candidates at this position or later, in the first ``width`` columns."""
     sums = [[0] * width]
     for one in reversed(candidates):
         sums.append([have + more for have, more in zip(sums[-1], one.size, strict=False)])

@@ -186,8 +186,8 @@ def untouchables(trial: Trial, plan: Plan) -> Refusal | None:
 def one_node(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim that does not run on the pledged node (G8, invariant 8).
 
-    Plans for gangs are excepted, because a gang uses several nodes (J7). With `crossnode: quota`, victims of a claim may run on
-    other nodes if they are below a maximum on the ask's path (G9).
+    Plans for gangs are excepted, because a gang uses several nodes (J7). With `crossnode: quota`, a victim of a claim may run on
+    another node if its leaf is, or lies below, a queue on the ask's path that has a maximum (G9).
     """
     if not plan.pledges or plan.facts.gang:
         return None
