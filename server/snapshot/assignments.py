@@ -40,7 +40,7 @@ class MemberNodes:
     found: Array
     """For each node that needs victims, the index of its group in ``groups``, in the order of ``order``."""
     need: Array
-    """For each group, the amounts that must be freed on its node."""
+    """For each group in ``groups``, the amounts that must be freed on the group's node."""
 
     def bound(self, place: int) -> tuple[int, int, int] | None:
         """Return the lower bounds (highest victim priority, gangs, victims) of the node at this index of ``order``.

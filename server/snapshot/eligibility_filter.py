@@ -232,7 +232,7 @@ def tallied(
 
 
 def _oldest(columns: AllocationColumns, rows: Array, most: int) -> tuple[str, ...]:
-    """Return the keys of the oldest ``most`` rows, sorted by age, then by key.
+    """Return the keys of the oldest rows, at most ``most`` keys, sorted by age, then by key.
 
     Row numbers do not influence the order, because they depend on when snapshots were taken.
     """

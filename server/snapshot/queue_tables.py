@@ -22,13 +22,13 @@ MISSING: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueTree:
-    """What the specifications and the tree of the queues say.
+    """The facts about queues that follow from their specifications and from the tree.
 
-    ``rows`` has the row of each queue, by path. ``ways`` has one line for each queue: the rows of the queues from the root down to
-    the queue itself, then MISSING. ``numbers`` has the numbers of the queues in rising order, and ``ranked`` their rows.
-    ``guaranteed`` has the guarantee of each queue. ``minimum_ms`` is the time for which the pods of a queue are protected (V4).
-    ``disabled`` marks the queues from which nothing is evicted (G3). ``shifts`` marks the queues that change the priority which
-    their parent sees (G5).
+    ``rows`` has the row of each queue, by path. ``ways`` has one line for each queue: the rows of the queues from the root down
+    to the queue itself, then MISSING. ``numbers`` has the numbers of the queues in rising order, and ``ranked`` has the rows of
+    the queues in the same order. ``guaranteed`` has the guarantee of each queue. ``minimum_ms`` is the time for which the pods of
+    a queue are protected (V4). ``disabled`` marks the queues from which nothing is evicted (G3). ``shifts`` marks the queues that
+    change the priority which their parent sees (G5).
     """
 
     rows: dict[str, int]

@@ -32,7 +32,7 @@ class QueueFacts:
     max: Bounds
     """The maximum, None for a type without a maximum."""
     deserved: Bounds | None
-    """The deserved share of a leaf if the partition shares by plain weights (W2), and None otherwise."""
+    """The deserved share of a leaf if the partition has plain shares by weight (W2), and None otherwise."""
     usage: FrozenAmounts
     releasing: FrozenAmounts
     """The part of ``usage`` that ordered releases will free."""

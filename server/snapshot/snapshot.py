@@ -49,7 +49,7 @@ class Snapshot:
     """The asks that require a node and for which pods may be evicted there."""
     settings: PreemptionSettings
     disruptions: Mapping[str, int]
-    """How many pods of each disruption group may be evicted now, after the open decisions."""
+    """For each disruption group, how many more pods may be evicted now. The victims of open decisions are already subtracted."""
     commitments: tuple[OpenCommitment, ...]
     sort: NodeRanking
     node_count: int
