@@ -7,8 +7,8 @@ node names, these names are stored instead, so that ten thousand DaemonSet pods 
 
 A constraint that requires a label to have one of several values is *anchored* at these values. Only nodes with such a value are
 ever evaluated for the constraint. The label index finds these nodes. If there are at most FEW_NODES such nodes, their names are
-stored. Thus ten thousand pods that each select a different host need no masks either. Of all anchored constraints, a changed
-node is evaluated only for those that are anchored at one of its labels.
+stored. Thus ten thousand pods that each select a different host need no masks either. A changed node is evaluated for an anchored
+constraint only if the constraint is anchored at the value of one of the node's labels.
 """
 
 import re
@@ -178,7 +178,7 @@ def _per_name(constraints: Constraints) -> bool:
 
 
 def _anchors(constraints: Constraints) -> list[Anchor]:
-    """Return the possible anchors of a constraint: the first pairs of its selector, and one anchor for all its terms together.
+    """Return the possible anchors of a constraint: each of the first pairs of its selector, and one anchor for all its terms together.
 
     The terms have an anchor only if there are at most ANCHORS_MAX terms and each term has an `In` requirement.
     """
@@ -275,11 +275,11 @@ class NodeMask:
         self.cursor = 0
         """The position up to which the heap has read the log of nodes (see `AskClass`)."""
         self.log_epoch = -1
-        """The epoch of the log that was read."""
+        """The value of `NodeIndex.epoch` when the log of nodes was last read."""
         self.failed: Demand | None = None
         """The last demand for which no allowed node had capacity."""
         self.failed_at = (-1, 0)
-        """The epoch and the length of the log of nodes when ``failed`` was recorded.
+        """The value of `NodeIndex.epoch` and the length of the log of nodes when ``failed`` was recorded.
 
         While both are unchanged, no node has gained capacity.
         """
@@ -399,7 +399,7 @@ class ConstraintIndex:
             mask.names = tuple(node.node_id for node in near)
 
     def _near(self, mask: NodeMask) -> NodeSet:
-        """Return the nodes that have a label of the mask's anchor."""
+        """Return the nodes that have at least one pair (label and value) of the mask's anchor."""
         near: NodeSet = {}
         for pair in mask.anchor or ():
             near |= self._labels.carrying(*pair)
@@ -433,7 +433,7 @@ class ConstraintIndex:
 
 
 def _forget(mask: NodeMask, node: Node) -> None:
-    """Remove from the mask a node that no longer has a label of the mask's anchor."""
+    """Remove from the mask a node that no longer has a pair of the mask's anchor."""
     if mask.names is None:
         mask.allowed[node.slot] = 0
     else:

@@ -123,7 +123,7 @@ def _plan_checks(partition: Partition) -> Iterator[Record]:
 
 
 def _rounds(partition: Partition) -> Iterator[Record]:
-    """Yield the state of rounds that delays the next rounds of claims and limits their releases (P1, P5)."""
+    """Yield the facts of earlier rounds that delay the next rounds of claims, and limit the releases of the next rounds (P1, P5)."""
     yield "rounds", partition.round.began_ms
     for one in partition.round.released:
         yield "released", one.began_ms, tuple(sorted(one.taken.items()))

@@ -16,7 +16,7 @@ NEVER: Final = 0
 
 
 class Place(NamedTuple):
-    """A topology domain in which an allocation is counted for a group."""
+    """A topology domain in which an allocation is counted for a preference group."""
 
     group: str
     topology_key: str

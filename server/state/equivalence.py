@@ -103,9 +103,9 @@ class AskClass:
         The heap is built when searches for this class have passed over too many unsuitable nodes of the shared heap.
         """
         self.cursor = 0
-        """The position up to which the class has read the log of nodes."""
+        """The position up to which the class has read the log of nodes (`NodeIndex.log`)."""
         self.log_epoch = -1
-        """The epoch of the log of nodes that the class has read up to ``cursor``."""
+        """The value of `NodeIndex.epoch` when the class last read the log of nodes."""
         self.pledge: Pledge | None = None
 
 

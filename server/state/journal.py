@@ -299,8 +299,8 @@ def _remember(before: Group | Gang | None, ask: Ask) -> None:
 
     The values are copied both for live planning and for the shadow.
 
-    If the new group has a later time already, it keeps that time. If it has a verdict already, it keeps that verdict. For
-    gangs, nothing is copied.
+    If the new group already has a later time, the new group keeps that time. If the new group already has a verdict, it keeps
+    that verdict. For gangs, nothing is copied.
     """
     after = ask.group
     if not isinstance(before, Group) or not isinstance(after, Group):

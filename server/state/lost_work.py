@@ -31,7 +31,8 @@ OTHERS: Final = "(others)"
 class LossKey(NamedTuple):
     """The key of a sum. ``claimant`` is the preemptor's queue, or the queue whose usage a quota run reduces.
 
-    ``user`` and ``application`` are the user and the application of the victim. In the table by queue, both are empty.
+    ``user`` and ``application`` are the user and the application of the victim. In the table by queue, these two fields are
+    empty.
     """
 
     policy: str

@@ -150,7 +150,8 @@ def entry_of(rank: int, node: Node) -> NodeEntry:
 class LogReader(Protocol):
     """An object that has a heap of nodes, and updates this heap from the log of nodes.
 
-    The reader has read the log of ``log_epoch`` up to ``cursor``.
+    ``cursor`` is the position up to which the reader has read the log. ``log_epoch`` is the value of `NodeIndex.epoch` at that
+    time.
     """
 
     cursor: int
@@ -193,7 +194,7 @@ class NodeIndex:
         self.epoch = 0
         """A number that changes when entries are removed from the log.
 
-        A class whose heap was built in another epoch builds its heap again.
+        A class whose heap was built before the last change of this number builds its heap again.
         """
         self.freed: list[Node] = []
         """The nodes on which capacity became free since the last tick.

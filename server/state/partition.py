@@ -133,7 +133,7 @@ class Partition:
         self.limits = Limits()
         self.columns = Columns()
         self.unqueued: list[Ask] = []
-        """The plain asks that arrived since the last tick and are not in a group yet."""
+        """The plain asks (`AskSpec.is_plain`) that arrived since the last tick and are not in a group yet."""
         self.round = Round()
         self.shadow: Shadow | None = None
         """The memory of the partition's shadow, None if there is no shadow."""

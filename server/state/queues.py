@@ -123,9 +123,9 @@ class Queue:
         self.pending: dict[AskClass, int] = {}
         """The number of waiting asks of each class.
 
-        A queue with a limit or siblings counts its own waiting asks and those below it: by class here, and all together in
-        ``pending_asks``. The root has neither a limit nor siblings. The root counts only the asks that wait in the root itself,
-        and `waiting` adds the asks below it.
+        Every queue except the root counts its own waiting asks and the asks that wait below it: by class here, and all together
+        in ``pending_asks``. The root has neither a limit nor siblings, so that it needs no such counts. The root counts only the
+        asks that wait in the root itself, and `waiting` adds the asks below it.
         """
         self.pending_asks = 0
         self.blocked_asks = 0

@@ -24,7 +24,7 @@ STEP: Final = 1_000
 SAMPLES: Final = tuple(AskSpec(NOTHING, lendable=one) for one in (None, False, True))
 """One spec for each class that owners may declare for a pod, and one spec without a declared class.
 
-The settings decide whether a pod without a class is firm (J2).
+The settings decide whether a pod without a declared class is firm (J2).
 """
 
 

@@ -48,7 +48,7 @@ class ReservationSearch:
     The list has a largest length. If asks are left out for this reason, ``cut`` is set.
     """
     due_ms: int | None = None
-    """The next instant at which an ask that may not reserve yet may reserve."""
+    """The next instant from which a further ask may reserve."""
     cut: bool = False
     """Whether asks that may reserve were left out of ``found``."""
 
@@ -84,7 +84,7 @@ class ClaimSearch:
     placeable: "dict[Group, None]" = field(default_factory=dict)
     """The groups that did not wait for preemption when they were searched."""
     again_ms: int | None = None
-    """The next instant at which an ask that may not claim yet may claim."""
+    """The next instant from which a further ask may claim."""
 
     @property
     def is_searching(self) -> bool:
@@ -113,7 +113,7 @@ class GroupSearch:
     began_ms: int
     """The instant at which the search began."""
     again_ms: int | None = None
-    """The next instant at which an ask that is not due yet is due."""
+    """The next instant from which a further ask is due."""
 
 
 class Round:

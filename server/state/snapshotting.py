@@ -139,7 +139,7 @@ def _pace(partition: Partition, now: int) -> Pace:
 
 
 def queues(partition: Partition) -> MappingProxyType[str, QueueFacts]:
-    """Return the facts of all queues. The facts of a queue that did not change are the same object as before."""
+    """Return the facts of all queues. If a queue has not changed, its facts are the same object as in the previous snapshot."""
     before = partition.columns.queues
     weak = reserved(partition)
     nothing = (0,) * len(partition.types)

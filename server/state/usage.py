@@ -130,7 +130,7 @@ def relieve(partition: Partition, limiter: Limiter) -> None:
 def count_releasing(partition: Partition, asks: Iterable[Ask]) -> None:
     """Add allocations that were just marked as releasing to the releasing amounts of their queues.
 
-    The amounts are summed for each queue first.
+    The amounts are summed for each queue first, so that each queue is changed once.
     """
     for queue, amounts in _of_queues(partition, _alike(asks)).items():
         for index, quantity in enumerate(amounts):
