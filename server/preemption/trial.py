@@ -282,7 +282,7 @@ class Trial:
         return self._shares
 
     def entitled(self, path: str) -> FrozenAmounts:
-        """Return the entitlement of a queue by type: its guarantee, or with shares by weight its entitled share (W2)."""
+        """Return the entitlement of a queue by type: its guarantee, or with shares by weight the amount `Proportion.entitled` (W2)."""
         snapshot = self.snapshot
         return (
             self.shares.entitled(path)
@@ -412,7 +412,7 @@ class Trial:
         return bool(self.standing[rows].all())
 
     def freed(self, rows: Array) -> list[tuple[str, list[tuple[int, int]]]]:
-        """Return the amounts that each leaf would lose without these allocations, as pairs of a type index and a quantity.
+        """Return the amounts that each leaf loses if these allocations are evicted, as pairs of a type index and a quantity.
 
         Ports are left out.
         """

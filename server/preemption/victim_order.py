@@ -145,14 +145,15 @@ class Comparator:
     def lost_work(self) -> Read:
         """Return the key that puts the least lost work first.
 
-        The value is the running time multiplied by the dominant share, an exact whole number.
+        The value is the running time multiplied by the value of `size`, an exact whole number.
         """
         return lambda row: self._running_ms(row) * self._size(row)
 
     def size(self) -> Read:
-        """Return the key that puts the smaller dominant share of the partition's capacity first.
+        """Return the key that puts smaller allocations first.
 
-        The value is an exact whole number.
+        The value is the largest share of the partition's capacity in any type that the allocation holds, as an exact whole
+        number.
         """
         return self._size
 

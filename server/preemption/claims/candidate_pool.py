@@ -182,7 +182,10 @@ def _spent(trial: Trial, mode: str) -> Mask | None:
 def find_pool(
     trial: Trial, kind: ClassFacts, eligibility: ClaimEligibility | InQueueEligibility, least: Least
 ) -> CandidatePool:
-    """Return a stored pool that serves this search, or build and store a pool for the present state of the Trial."""
+    """Return a stored pool that serves this search, or build a pool for the present state of the Trial.
+
+    A pool for a claim is stored.
+    """
     kin = eligibility.kin(trial)
     preferred = preferred_now(trial)
     leaves = eligibility.columns(trial)

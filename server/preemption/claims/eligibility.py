@@ -249,7 +249,7 @@ class ClaimEligibility:
     def _most(self, trial: Trial, path: str) -> tuple[int, ...]:
         """Return the largest amounts that one victim may hold, by type (G4).
 
-        The amount of a type is the smallest amount that any queue on the victim's path can lose.
+        The amount of a type is the smallest of the amounts that the queues on the victim's path can lose.
 
         If one victim may bring its queues below their shares, these amounts are not limited (W8).
         """

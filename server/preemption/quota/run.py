@@ -194,7 +194,7 @@ class RunInProgress:
         return at, at - start >= WORTHWHILE
 
     def _bounds(self, step: Step) -> Line:
-        """Return the largest amount of each column that may be freed.
+        """Return, for each column, the largest amount that may be freed.
 
         With `overshoot: none`, the amount is at most the rest of the target (Q13).
         """
