@@ -38,8 +38,8 @@ class LeafEligibility:
 class EligibilityColumns:
     """The eligibility of all leaves, one row for each leaf in the order of `AllocationColumns.leaf_places`.
 
-    The columns have the values of `LeafEligibility`. An empty tuple is a line of the neutral value: no limit, no useful type, no
-    type inside.
+    The columns have the values of `LeafEligibility`. Where a `LeafEligibility` has an empty tuple, the columns have neutral
+    values: no limit, no useful type, no type inside.
     """
 
     spared: Array

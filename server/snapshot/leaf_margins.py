@@ -52,8 +52,8 @@ class Level(NamedTuple):
 class LeafMargins:
     """The amounts that the queues of the leaves in which allocations run can lose, after the plans so far.
 
-    ``entitled`` has the entitlement of each queue, by type. None says that queues are entitled to their guarantees. With
-    ``only_whole``, queues below their entitlement have no limit (W8).
+    ``entitled`` has the entitlement of each queue, by type. If ``entitled`` is None, queues are entitled to their guarantees.
+    With ``only_whole``, queues below their entitlement have no limit (W8).
     """
 
     def __init__(  # noqa: PLR0913 - all that the margins depend on

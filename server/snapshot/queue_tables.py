@@ -86,7 +86,7 @@ class QueueTables:
 
 
 def _is_alike(one: QueueFacts, other: QueueFacts) -> bool:
-    """Return whether two facts are those of one queue with one specification, so that at most its amounts differ."""
+    """Return whether two facts describe the same queue with the same specification, so that only their amounts may differ."""
     return (
         one.path == other.path
         and one.number == other.number

@@ -17,8 +17,8 @@ class Tentative:
 
     An ask that is placed uses free capacity of its node. If an ask fits on no node, the method `owe` subtracts its request from
     the free capacity of the node that lacks least for the ask: the ask is *charged* to this node. The evictions of the Trial's
-    plans (``evicted``) count as done. The free capacity of a node thus becomes negative if asks were charged to it that do not
-    fit. The amount below zero is the amount that the node lacks for all asks that are charged to it, after the evictions of the
+    plans (``evicted``) count as done. The free capacity of a node thus becomes negative if asks that do not fit were charged to
+    it. The amount below zero is the amount that the node lacks for all asks that are charged to it, after the evictions of the
     plans.
     """
 

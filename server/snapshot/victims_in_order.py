@@ -214,11 +214,11 @@ class Running:
         return place, number, len(candidates), reason
 
     def last_barred(self, reasons: int) -> int | None:
-        """Return the number of a reason: the reason that excludes the most important of the excluded allocations that hold a wanted type.
+        """Return the number of the reason that excludes the most important excluded allocation.
 
-        Return None if no excluded allocation holds a wanted type.
+        Only allocations that hold a wanted type are considered. Return None if there is no such allocation.
 
-        Only reasons with a number below ``reasons`` are considered.
+        Reasons with the number ``reasons`` or a higher number are ignored.
         """
         places = np.flatnonzero((self.barred != CANDIDATE) & (self.barred < reasons) & self.useful)
         return int(self.barred[places[-1]]) if len(places) else None
@@ -389,7 +389,7 @@ def _ranks(priorities: Array, flags: Array) -> Array:
 
 
 def _untie(stretches: Iterable[tuple[int, int]], places: Array, keys: list[str]) -> None:
-    """Sort allocations whose sort keys are equal by the allocation key, in both given lists.
+    """Sort allocations with equal sort keys by their allocation keys, in both given lists.
 
     ``places`` are the places of the allocations, and ``keys`` their allocation keys in the same order. ``stretches`` has the
     (start, stop) indexes of each series of neighbours with equal sort keys. Each series is sorted in place.
