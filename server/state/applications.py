@@ -279,7 +279,7 @@ class Gang:
         self.tried = (-1, -1)
         """The counters ``relief`` and ``placements`` of the partition when the gang was last found not to fit."""
         self.tried_reserved = (-1, -1)
-        """The counters of ``tried`` at the last test in which the gang could also use the capacity that is reserved for lower priorities."""
+        """The counters at the last test in which the gang could also use the capacity that is reserved for lower priorities."""
         self.members: list[Ask] = []
         self.placed = 0
         """The number of members that have a node and keep it."""

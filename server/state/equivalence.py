@@ -88,7 +88,10 @@ class AskClass:
         self.mask = mask
         self.preferences = preferences
         self.preferred = None if preferences == NO_PREFERENCES else Preferred(preferences)
-        """The order of the nodes for a class with ``preferences``. None for a class without preferences, as most classes are."""
+        """The order of the nodes for a class with ``preferences``.
+
+        The value is None for a class without preferences. Most classes have none.
+        """
         self.specs: list[AskSpec] = []
         self.small = is_small(resource)
         self.asks = 0

@@ -43,7 +43,7 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Make an ask that is in no group an allocation on a node, without a check of capacity (for recovery, design 1.10)."""
+    """Turn an ask that is in no group into an allocation on a node, without a check of capacity (for recovery, design 1.10)."""
     _assign(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:

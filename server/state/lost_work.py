@@ -45,9 +45,9 @@ class LossKey(NamedTuple):
 class Going(NamedTuple):
     """The order to evict an allocation: the policy, the queue that gets the capacity, the instant, and the delivery ("" means "delete").
 
-    ``softly`` says that the allocation is only marked, and that another operator has to delete it (J11). ``awaited`` has the
-    asks for which the allocation is evicted. ``awaited`` is set only if the allocation is only marked, and while the core may
-    plan for these asks again. All victims of one order share one object.
+    ``softly`` says that the allocation is only marked, and that another operator has to delete it (J11). ``awaited`` has the asks
+    for which the allocation is evicted. ``awaited`` is empty unless the allocation is only marked and the core may plan for these
+    asks again. All victims of one order share one object.
     """
 
     policy: str

@@ -152,10 +152,10 @@ def leave_empty(application: Application) -> None:
 
 
 def _count(queue: Queue, child: Child, priority: int | None) -> None:
-    """Update, when the priority of a child changes, the numbers of the queue's children by priority.
+    """Update the table that counts the queue's children by priority, because the priority of a child changes.
 
-    ``priority`` is the new priority, or None if the child leaves the heap. The numbers are kept only if the queue's heap does
-    not sort by priority first.
+    ``priority`` is the new priority, or None if the child leaves the heap. The table is kept only if the queue's heap does not
+    sort by priority first.
     """
     counts = queue.child_priorities
     if child.entry is not None:

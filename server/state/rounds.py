@@ -158,7 +158,8 @@ class Round:
         self.open = False
         """Whether the round continues in the next tick.
 
-        The round continues if its step budget ended, a plan or takeover was made, or a search is not over.
+        The round continues if its step budget ended, a plan was made, an ask took over reserved capacity, or a search is not
+        over.
         """
         self.masked: set[tuple[str, str]] = set()
         """The policy and the key of each ask that was refused since the round began."""

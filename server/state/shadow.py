@@ -107,7 +107,7 @@ class Shadow:
         """The instant at which the decision in ``checked`` was checked."""
 
     def keep(self, record: ShadowRecord) -> None:
-        """Keep a record as the latest record of its subject. Count the record in ``told`` unless it reports an end.
+        """Keep a record as the latest record of its subject. Count the record in ``told`` unless it reports the end of a decision.
 
         If there are more than RECORDS_MAX records, forget one record.
         """

@@ -284,7 +284,7 @@ def retag_queue(  # noqa: PLR0913, PLR0917 - the values of one quota
 
 
 def untag_queue(queue: Queue, names: Set[str]) -> None:
-    """Set the properties of a dynamic leaf that tags had changed back to the values of the leaf's template.
+    """Reset the properties of a dynamic leaf that tags had changed: they get the values of the leaf's template.
 
     ``names`` has the names of these properties, as in `QueueSpec.tagged`. The caller then rebuilds the limiters, and the heaps
     that order queues and applications.

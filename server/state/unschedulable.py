@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 NOT_WANTED: Final = -(1 << 63)
 """The number in the array for a type that the class does not request.
 
-The number is so low that it is at most every free amount, even a negative free amount.
+No free amount is lower than this number, not even a negative free amount.
 """
 GAPS_MIN: Final = 64
 """The number of gaps, the empty rows of removed classes, that a table may always keep.
@@ -72,7 +72,7 @@ class Unschedulable:
             self.requiring.pop(ask_class, None)
 
     def within(self, most: Sequence[int], also: "Iterable[AskClass]" = ()) -> "list[AskClass]":
-        """Return the classes of the table whose demand is at most ``most`` in every type, and those in ``also`` that the table has."""
+        """Return the classes whose demand is at most ``most`` in every type. Also return the classes in ``also`` that the table has."""
         count = len(self._classes)
         found = self._used[:count].copy()
         for at, demands in enumerate(self._demands):

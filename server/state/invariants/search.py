@@ -123,7 +123,9 @@ def _takers(ask_class: AskClass) -> Callable[[Node], bool]:
 def _check_heap(
     index: NodeIndex, keeper: AskClass | NodeMask, name: str, takes: Callable[[Node], bool]
 ) -> None:
-    """Assert that the heap of a class or mask has every usable node with its present rank or a better one.
+    """Assert that each usable node has its present rank or a better one in the heap of a class or mask.
+
+    The unread part of the log counts as part of the heap.
 
     ``takes`` says which nodes are usable.
     """
@@ -161,7 +163,7 @@ def _check_all_ranked(
 
 
 def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
-    """Assert, for a class with preferences, that the heap has every node that fits with its present rank or a better one.
+    """Assert, for a class with preferences, that each node on which it fits is in the heap, with its present rank or a better one.
 
     A heap that will be built again is exempt.
     """
