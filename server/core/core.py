@@ -58,7 +58,7 @@ _STATE: Final = attrgetter("application.state")
 BUDGET = 20_000
 """The step budget of one tick, unless the caller passes another."""
 AFTER_CHANGE: Final = 100
-"""The largest number of steps of a tick in which a partition is changed to the configuration in force."""
+"""The step budget of a tick that also does a step of the change of a partition to the configuration in force."""
 PLANNING: Final = 1_100
 """The largest number of steps of one tick that a preemption round, or a shadow's turn, may use.
 
@@ -278,7 +278,7 @@ class Core:
         return self._complete(event, decisions, now)
 
     def _complete(self, event: events.Event, decisions: list[Decision], now: int) -> list[Decision]:
-        """Return the decisions of an event's handler, followed by the decisions that partitions still have to report."""
+        """Return the decisions of an event's handler, then the changes of open decisions, then the notes of the state."""
         state = self.state
         if isinstance(event, events.ConfigurationApplied):
             thrash_guard.configured(state, decisions)
@@ -352,7 +352,7 @@ class Core:
         return min(dues, default=None)
 
     def _ticks(self, partition: Partition) -> bool:
-        """Return whether ticks include the partition: it is configured, and its manager is unknown or has completed the sync."""
+        """Return whether ticks include the partition: the partition is configured, and asks may be placed in it (`State.synced`)."""
         return not partition.retired and self.state.synced(partition)
 
     def _may_burst(self, partition: Partition) -> bool:
@@ -542,7 +542,8 @@ class Core:
         """Carry out the action of a timer that is due.
 
         During a sync in which the manager's new reports are compared with its earlier reports, keep the timer until the end of
-        the sync. While the partition is being moved to another group of cores, keep the timer, because the partition may stay.
+        the sync. While the partition is being moved to another group of cores, keep the timer, because the move may be given up
+        and the partition may then stay here.
         """
         _, _, kind, name, subject = timer
         partition = self.state.partitions.get(name)

@@ -126,7 +126,7 @@ def _reject(state: State, event: AskAdded | AllocationAdded, reason: str) -> Ask
 
 
 def _keep_tags(state: State, event: AskAdded | AllocationAdded | ForeignAdded) -> None:
-    """Store the tags of a refused pod, unless tags are already stored under the pod's key."""
+    """Store the tags of a pod whose report was rejected, unless tags are already stored under the pod's key."""
     partition = state.partitions.get(event.partition)
     if partition is not None and not partition.tags_of(event.key):
         partition.ended.keep(event.key, event.tags)
@@ -237,7 +237,9 @@ def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 
 
 def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decision]:
-    """Add or update an existing allocation, which is never rejected for lack of capacity or headroom (design 1.10).
+    """Add or update the allocation of a pod that already runs.
+
+    It is never rejected for lack of capacity or headroom (design 1.10).
 
     Pledges whose capacity the allocation has used are aborted (G10).
     """

@@ -1,4 +1,4 @@
-"""The fast path of adding asks: new asks that have a known spec and affect only their queue.
+"""The fast path of adding asks: new asks with a plain spec that do not change the state of their application (see `_is_quiet`).
 
 `asks.add_ask` is the general path with the same result. The fast path saves time when tens of thousands of asks arrive.
 """
@@ -43,9 +43,9 @@ def add(state: State, event: AskAdded, now: int) -> list[Decision]:
 def take(state: State, events: Sequence[Event], first: int, now: int) -> int:
     """Add the asks of the events from ``first`` on.
 
-    Stop before an event that is not a new ask, and before an ask that affects more than its queue. The added asks stay
-    unqueued, in no group, because the next tick can place most of them in a batch. If more than GATHERED_MAX asks are unqueued,
-    all of them are enqueued. Return the index of the first event that was not taken.
+    Stop before an event that is not a new ask, and before an ask that needs the general path. The added asks stay unqueued, in
+    no group, because the next tick can place most of them in a batch. If more than GATHERED_MAX asks are unqueued, all of them
+    are enqueued. Return the index of the first event that was not taken.
     """
     at = first
     while at < len(events):

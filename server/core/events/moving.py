@@ -56,7 +56,7 @@ def in_the_way(state: State, name: str, group: str = "") -> str:
 
     ``group`` is the new owner, or "" if this core's group is the new owner.
 
-    A move gets the next revision of this core's group, so that two moves at the same time would get the same revision.
+    Two moves at the same time would get the same revision, because a move gets the next revision of this core's group.
     """
     leaving = state.leaving.get(name)
     if leaving is not None and leaving.group != group:

@@ -59,8 +59,8 @@ def _unreported(partition: Partition, node_id: str) -> Node | None:
 def _compare(partition: Partition, node: Node, event: NodeAdded, now: int) -> list[Decision]:
     """Compare a node that is reported again with the node that is known. A difference is handled as an update (design 1.10).
 
-    If the new report says that the node is draining, the node still takes placements until its manager drains it, enables it or
-    completes the sync.
+    If the new report says that the node is draining, this takes effect only when the sync is complete, and only if the manager
+    neither drains nor enables the node before that.
     """
     resumption = partition.resumption
     assert resumption is not None, f"no sync of {event.rm_id} is in progress"

@@ -275,8 +275,8 @@ def timed_out(state: State, partition: Partition, application_id: str, now: int)
 def _is_told(state: State, partition: Partition) -> bool:
     """Return whether the core knows all running pods.
 
-    A manager without an explicit sync reports all pods of a node before it opens the node (C8). The result is then True from
-    the first opened node on.
+    A manager without an explicit sync reports all pods of a node before it enables or drains the node (C8). The result is then
+    True from the first enabled or drained node on.
     """
     manager = state.managers.get(partition.owner)
     if manager is not None and manager.explicit_sync:

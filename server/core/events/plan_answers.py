@@ -45,7 +45,10 @@ def answered(state: State, event: PlanChecked, now: int) -> list[Decision]:
 def _refused(
     state: State, partition: Partition, check: PlanCheck, reasons: dict[str, str], now: int
 ) -> Iterator[Decision]:
-    """Record that each refused ask avoids its node. After REFUSED_MAX refusals in a row, its group waits for the back-off."""
+    """Record that each refused ask avoids its node.
+
+    After REFUSED_MAX refusals of an ask in a row, the ask's group waits for the back-off.
+    """
     refused = partition.decisions.checks.refused
     for one, node_id in plan_checks.waiting(partition, check):
         key = one.key

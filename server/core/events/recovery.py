@@ -58,7 +58,7 @@ def rebuild(
     A gang's decision is reopened once enough members have arrived (J10).
 
     When all pods are known, the remaining decisions are reported as aborted. Return two lists: the decisions to report, and the
-    expiry of each reopened decision. An expiry is a pair of the instant at which the decision expires and its id.
+    expiry of each reopened decision. An expiry is a pair: the instant at which the decision expires, and the decision's id.
     """
     decisions: list[Decision] = []
     expiring: list[tuple[int, str]] = []

@@ -2,9 +2,9 @@
 
 The asks of these groups may replace pods of their queue (I5), or count as gangs of one member (J4). If at most SEARCH_MOST
 groups wait, each tick examines all groups. If more groups wait, a tick examines at most PART_MOST groups. The next ticks
-continue the round with the groups that are not examined yet. Groups of the highest priority come first, and among equal
-priorities the oldest. Without this limit, a tenant whose asks have many different sizes would make each tick long. Reservations
-are offered only in the tick that examines the last groups (O6).
+continue the round with the groups that are not examined yet. Groups of higher priority come first. Among groups of equal
+priority, older groups come first. Without this limit, a tenant whose asks have many different sizes would make each tick long.
+Reservations are offered only in the tick that examines the last groups (O6).
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ _NUMBER: Final = attrgetter("number")
 
 
 class Part:
-    """The groups that one tick examines: groups that wait for preemption, in leaves that are open to preemption."""
+    """The groups that one tick examines: groups that wait for preemption, in leaves that may preempt (see `due_claims.is_open`)."""
 
     def __init__(self, partition: Partition, now: int) -> None:
         self.groups: list[Group] = []
@@ -114,7 +114,10 @@ def _is_outdated(search: GroupSearch, mark: tuple[int, ...], now: int) -> bool:
 
 
 def _in_order(partition: Partition) -> list[Group]:
-    """Return all groups of open leaves, with the first group at the end of the list."""
+    """Return all groups of leaves that may preempt (see `due_claims.is_open`).
+
+    The group that comes first in the order is the last item of the list.
+    """
     found = [
         group
         for leaf in due_claims.open_leaves(partition)

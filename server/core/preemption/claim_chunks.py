@@ -26,7 +26,7 @@ from server.state.queues import Queue
 from server.state.rounds import ClaimSearch, InTurn
 
 SEARCH_MOST: Final = 5_000
-"""The largest number of groups of equal asks with which each tick checks all waiting groups.
+"""If at most this many groups of equal asks wait, each tick checks all of them.
 
 During a search, a tick also checks at most this many of the asks that earlier ticks found.
 """
@@ -40,9 +40,12 @@ FIRST_MOST: Final = 1_000
 If more leaves than this have claims, one claim of each leaf is read.
 """
 READ_MOST: Final = 100
-"""The largest number of leaves of which claims are read before one is tried. Of more leaves, claims are read in turn."""
+"""If at most this many leaves have claims, claims of all these leaves are read before the first claim is tried.
+
+If more leaves have claims, the claims of a leaf are read when its turn comes.
+"""
 LATE_MOST: Final = 5_000
-"""The largest number of claims found by a search that a tick checks after it began to try claims, for all leaves together.
+"""The largest number of claims in `search.found` that a tick checks again after it began to try claims, for all leaves together.
 
 If a tick has used up these checks, the next tick continues with the claim that is next in the order.
 """
@@ -209,7 +212,7 @@ class ClaimsOfSearch(Claims):
         return [*leaves]
 
     def _read_first(self, leaves: Sequence[str]) -> None:
-        """Read claims of the leaves. If there are many leaves, read only as many as show whether any ask may claim."""
+        """Read claims of the leaves. If there are many leaves, stop after the first leaf of which an ask may claim."""
         for at, leaf in enumerate(leaves, start=1):
             chunk = self._chunks[leaf] = self._read(leaf)
             if chunk and self._left and len(leaves) > READ_MOST:
@@ -308,7 +311,7 @@ def _mask(ask: Ask) -> tuple[str, str]:
 
 
 def _mark(partition: Partition) -> tuple[int, ...]:
-    """Return counters that change with each event that may give groups that were searched more claims.
+    """Return counters that change with each event after which a group that was already searched may have more claims.
 
     Placements and new asks are left out, because they may give more claims only to the groups of `_has_changed`. A placement or
     a new ask does not raise the deficit of any other group's queues, unless shares follow weights.
@@ -324,7 +327,7 @@ def _changes(partition: Partition) -> tuple[int, ...]:
 
 
 def _has_changed(partition: Partition, search: ClaimSearch) -> bool:
-    """Return whether groups may have more claims since the last search, although the mark of the search is unchanged.
+    """Return whether groups may have more claims since the last search, although the counters of `_mark` are unchanged.
 
     Two kinds of groups may have more claims: groups that an ask has joined, and groups that did not wait for preemption during
     the search. A group of the second kind waits for preemption after a placement that took the capacity for which the group
@@ -386,7 +389,11 @@ def _search_groups(partition: Partition, search: ClaimSearch, shortage: Shortage
 
 
 def _groups(queue: Queue, shortage: Shortage) -> list[Group]:
-    """Return the groups of a queue, if the queue is an open leaf and a queue on its path is below its entitlement."""
+    """Return the groups of a queue.
+
+    Return [] unless the queue is a leaf that may preempt (see `due_claims.is_open_leaf`), and a queue on its path is below its
+    entitlement.
+    """
     if not (queue.pending_asks and shortage.may_lack(queue) and due_claims.is_open_leaf(queue)):
         return []
     return [

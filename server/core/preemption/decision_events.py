@@ -16,8 +16,8 @@ _CODES = {
 def moves(partition: Partition, now: int) -> list[Decision]:
     """Return the changes of decisions since the last call, in order, and update their records. Reservations are left out.
 
-    A note is added when a decision ends without its effect. A note is also added when a quota run ends and leaves its queue
-    over its maximum.
+    A note is added when a decision ends without effect. A note is also added when a quota run ends and leaves its queue over
+    its maximum.
     """
     found: list[Decision] = []
     for commitment, state, reason in partition.decisions.moves:

@@ -93,8 +93,8 @@ class Shortage:
     def _short(self, leaf: Queue, at: int) -> Iterator[tuple[str, int]]:
         """Yield (path, deficit) pairs for one type: a pair for each queue that decides for this type (W6).
 
-        With shares by weight, a queue below may stop deciding when it has reached its floor. The queues above it that may then
-        decide are included.
+        With shares by weight, a queue for which the type is not contended decides only until it has reached its floor.
+        Afterwards a queue above it decides. Therefore the pairs of these queues are included, too.
         """
         for queue in up_to_fence(leaf.path_up()):
             if not self._in_proportion:

@@ -43,19 +43,19 @@ def are_claims_on(partition: Partition) -> bool:
 
 
 def open_leaves(partition: Partition) -> Iterator[Queue]:
-    """Yield the leaves that have waiting asks and are open to preemption (see `is_open`)."""
+    """Yield the leaves that have waiting asks and may preempt (see `is_open`)."""
     for queue in partition.queues.values():
         if is_open_leaf(queue):
             yield queue
 
 
 def is_open_leaf(queue: Queue) -> bool:
-    """Return whether a queue is a leaf that has waiting asks and is open to preemption (see `is_open`)."""
+    """Return whether a queue is a leaf that has waiting asks and may preempt (see `is_open`)."""
     return queue.leaf and bool(queue.pending_asks) and is_open(queue)
 
 
 def is_open(leaf: Queue) -> bool:
-    """Return whether preemption is on for the leaf (G3), and no queue on its path is stopped."""
+    """Return whether asks of the leaf may preempt: preemption is on for the leaf (G3), and no queue on its path is stopped."""
     if leaf.spec.properties.preemption_policy is PreemptionPolicy.DISABLED:
         return False
     return not any(queue.state is QueueState.STOPPED for queue in leaf.path_up())
@@ -241,7 +241,8 @@ def call_again(partition: Partition, instant: int) -> None:
 def requiring(partition: Partition, now: int) -> list[Ask]:
     """Return the waiting asks that require a node by name.
 
-    An ask is returned only if its node is open and has changed since the ask was last refused (G11).
+    An ask is returned only if all pods of its node are known (`Node.opened`), and the node has changed since the ask was last
+    refused (G11).
 
     If a manager refused an ask repeatedly or gave no answer, the ask is left out until its back-off ends (design 1.8).
     """

@@ -118,7 +118,7 @@ def replacing(partition: Partition, groups: Sequence[Group], now: int) -> list[A
 
 
 def _with_candidates(partition: Partition, groups: Sequence[Group]) -> Iterator[Group]:
-    """Yield the groups that may find victims in their leaf (I2), and the groups that ordered evictions serve (G8).
+    """Yield the groups that may find victims in their leaf (I2), and the groups that will fit after the ordered evictions (G8).
 
     A group may find victims if another application runs in its leaf. It is enough to read two running applications of a leaf,
     because at least one of them is not the application of the group.

@@ -73,7 +73,10 @@ def _held(partition: Partition) -> Counter[str]:
 
 
 def _refresh_hopeless(partition: Partition) -> None:
-    """Clear the record of the classes that are too large for every node, if a node opened or was updated, or if a pledge ended."""
+    """Clear the record of the classes that are too large for every node.
+
+    Do so only if a node began to take placements or was updated, or if a pledge ended.
+    """
     state = partition.round
     now = (partition.index.entered, state.pledges_ended)
     if now != state.hopeless_seen:
@@ -124,7 +127,8 @@ def reservable(group: Group, *, known_ineligible: bool) -> list[Ask]:
 
     The number of returned asks is at most the largest number of reservations of a leaf, plus one.
 
-    If no ask of a group qualified, the group is searched again only after an ask that qualifies has joined it.
+    ``known_ineligible`` says that no ask of the group qualified in the last search. The group is then searched again only if an
+    ask that qualifies has joined it.
     """
     if known_ineligible and not _is_plain_again(group):
         return []
@@ -252,7 +256,10 @@ def _begin(partition: Partition, held: Counter[str]) -> ReservationSearch:
 
 
 def _largest(partition: Partition) -> Amounts:
-    """Return, by type, the largest capacity that an open node has. For ports, return a number that no demand exceeds."""
+    """Return, by type, the largest capacity of a node that takes placements.
+
+    For ports, return a number that no demand exceeds.
+    """
     largest = partition.index.largest()
     return [
         ANY_PORT if synthetic else much

@@ -1,6 +1,6 @@
 """The changes of victims and decisions over time: vetoes (C6), expiry (C5), pledges that no longer fit (C4).
 
-A function that returns a list of decisions returns the orders and notes to send.
+If a function returns a list of decisions, the list has the orders and notes to send.
 """
 
 from collections import Counter
@@ -141,7 +141,7 @@ def expired(partition: Partition, commitment: Commitment, now: int) -> list[Deci
 
 
 def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask]:
-    """Return, by key, the victims that this decision needs and whose own decisions have ended, while they still run."""
+    """Return, by key, the pods that are being evicted from this decision's nodes, and whose own decisions have already ended."""
     nodes = {held.node for held in commitment.pledges.values()}
     known = partition.decisions.leaving.items()
     return {key: ask for key, ask in known if ask.node in nodes and ask.released_by is None}
@@ -218,8 +218,8 @@ def check_pledges(
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
     """End the pledges on a changed node that can no longer take their asks.
 
-    There are three cases: the node takes no placements, it is too small for the ask, or the ask's constraints exclude it. A
-    drained node keeps the pledges of asks that require it by name.
+    There are three cases: the node takes no placements, the node is too small for the ask, or the ask's constraints exclude the
+    node. A drained node keeps the pledges of asks that require this node by name.
     """
     notes: list[Decision] = []
     for held in list(node.pledges.values()):

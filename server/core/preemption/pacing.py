@@ -126,7 +126,7 @@ def over_use(partition: Partition, trial: Trial) -> OverUse:
 
 
 def record(partition: Partition, trial: Trial, plan: Plan, now: int) -> None:
-    """Add the releases of a plan to the latest round, if the plan's policy has a budget and the pace is bounded (P5)."""
+    """Add the releases of a plan to the latest round, if the pace limits the releases of the plan's policy (P5)."""
     if not plan.facts.budgeted or not pace.is_bounded(partition.spec.preemption):
         return
     state = partition.round

@@ -13,7 +13,7 @@ from server.state.partition import Partition
 def remember(
     partition: Partition, trial: Trial, intent: Intent, refusal: Refusal, now: int
 ) -> list[Decision]:
-    """Record why no pod is evicted for the ask or gang of an intent.
+    """Record why no pod is evicted for the ask or gang for which a policy had to make a plan (the ``intent``).
 
     Return a note if the rule or the node of the refusal differs from the rule or the node of the group's previous refusal.
 

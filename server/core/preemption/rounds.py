@@ -258,7 +258,7 @@ def within(partition: Partition, asks: Sequence[Ask], budget: int) -> Sequence[A
 
     The snapshot then needs to contain only these asks.
 
-    The first ask of each class that was not refused in this round costs at least one step. The other asks of its class cost no
+    In each class, the first ask that was not refused in this round costs at least one step. The other asks of the class cost no
     step once the class is known to fit no node. The result ends as soon as it has more classes than the budget has steps.
     """
     masked = partition.round.masked
@@ -412,8 +412,8 @@ def _try(
 
     Return the refusal, or None for success.
 
-    If gangs protected victims of a claim, try the claim again as a gang of one member. If the second attempt fails as well, the
-    first refusal is returned.
+    If a claim was refused and some candidates were protected because they are gang members, try the claim again as a gang of
+    one member. If the second attempt fails as well, the first refusal is returned.
     """
     refusal = _attempt(side, trial, intent, account, result)
     if refusal is None or not _gangs_are_left(trial, intent, refusal):

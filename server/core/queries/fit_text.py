@@ -24,7 +24,8 @@ def fit_text(fit: GroupFit) -> str:
 def _tightest_text(fit: GroupFit) -> str:
     """Return a text about the limit that has headroom for the fewest members.
 
-    The text has the amounts that this limit lacks, and the number of other limits that lack an amount for all members.
+    The text has the amounts that this limit lacks for all members together, and the number of other limits that lack an amount
+    for all members together.
     """
     text = limit_fit_text(min(fit.limits, key=lambda one: one.members), fit)
     others = len(fit.limits) - 1
@@ -92,7 +93,7 @@ def _nodes_lack(fit: GroupFit) -> str:
 
 
 def limit_fit_text(limit: LimitFit, fit: GroupFit) -> str:
-    """Return a text with the number of members for which a limit has headroom, and the amounts that the limit lacks for all members."""
+    """Return a text about one limit: for how many members it has headroom, and the amounts that it lacks for all members together."""
     held = f"{limit.members} of the {fit.looked_at}"
     return (
         f"{_subject(limit)} has headroom for {held} and lacks {quantities(limit.missing)} for all"

@@ -19,11 +19,11 @@ from server.state.types import NO_LIMIT, replaced
 UNBOUNDED_PPM = -1
 """The number that is reported as the share of a queue if the queue uses a type of which it is entitled to no amount."""
 _EFFECTIVE_KEPT = 64
-"""The number of different properties of queues whose texts are kept."""
+"""The number of results of `_effective` that are cached."""
 
 
 def queue_report(partition: Partition, queue: Queue | None = None) -> QueueReport:
-    """Return the report of a queue, by default of the root. The report contains those of all queues below the queue."""
+    """Return the report of a queue, by default of the root. The report contains the reports of all queues below the queue."""
     top = queue or partition.root
     above = _Above(list(partition.capacity), [NO_LIMIT] * len(partition.types), {})
     for one in reversed(list(top.path_up())[1:]):
@@ -32,7 +32,11 @@ def queue_report(partition: Partition, queue: Queue | None = None) -> QueueRepor
 
 
 class _Above(NamedTuple):
-    """What a queue inherits from its ancestors, by type: the divisors of a share without a guarantee, and the headroom that they leave."""
+    """The amounts that a queue inherits from its ancestors, by type.
+
+    ``measure`` has the amounts by which usage is divided to get a share, for types that the queue does not guarantee. ``left``
+    is the headroom under the limits of the ancestors.
+    """
 
     measure: Amounts
     left: Amounts
@@ -41,7 +45,7 @@ class _Above(NamedTuple):
 
 
 def _below(partition: Partition, queue: Queue, above: _Above) -> _Above:
-    """Return what the children of a queue inherit. Most queues have no limit, and pass on what they inherit themselves."""
+    """Return what the children of a queue inherit. A queue without a limit passes on what it inherits itself."""
     most, limiter = queue.spec.max, queue.limiter
     if not most and limiter is None:
         return above
@@ -106,7 +110,10 @@ def _queue_report(
 
 
 def _measure(partition: Partition, queue: Queue, inherited: _Above) -> Amounts:
-    """Return the divisors of the share of a queue, as `_basis` does."""
+    """Return, by type, the amounts by which the usage of a queue is divided to get its share.
+
+    The result equals that of `_basis`.
+    """
     if partition.shared_for is not None:
         return queue.basis
     return replaced(inherited.measure, queue.spec.guaranteed, partition.types.index)
@@ -225,7 +232,10 @@ def properties(queue: Queue) -> dict[str, str]:
 
 @lru_cache(_EFFECTIVE_KEPT)
 def _effective(own: QueueProperties) -> Mapping[str, str]:
-    """Return the properties that the core knows, by name. Most queues of a cluster have the same ones."""
+    """Return the texts of the properties that the core knows, by name.
+
+    Results are cached, because most queues of a cluster have equal properties.
+    """
     found = {
         "application.sort.policy": own.sort_policy.value,
         "application.sort.priority": "enabled" if own.priority_sort else "disabled",

@@ -109,10 +109,10 @@ def _property_origin(queue: Queue, name: str) -> tuple[Origin, str]:
 
 
 def _without_effect(partition: Partition, queue: Queue, name: str) -> str:
-    """Return why a property has no effect, or only has an effect in some cases.
+    """Return why a property has no effect, or has an effect only in some cases.
 
-    Return "" if the property has its full effect, or if it has its default value. For `preemption.policy` of root, a text is
-    returned even if the property has its default value, provided that root sets it.
+    Return "" if the property has its full effect, or if it has its default value. There is one exception: if root sets
+    `preemption.policy` to its default value, a text is returned nevertheless.
     """
     if getattr(queue.spec.properties, PROPERTY_FIELDS[name]) == getattr(
         QueueProperties(), PROPERTY_FIELDS[name]

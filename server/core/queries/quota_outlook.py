@@ -68,7 +68,7 @@ def _before(partition: Partition, armed: list[str]) -> Iterator[str]:
 
     The run of an ancestor counts the releases of the runs of all queues below it. Therefore the runs of these lower queues have
     to be planned first, even if they are not on the allocation's path. ``armed`` has the queues on the allocation's path whose
-    timers have started. The result ends with the last of them.
+    timers have started. The result ends with the last of these queues.
     """
     due, top = partition.quota_due, armed[-1]
     order = sorted(due, key=lambda path: (due[path], -path.count("."), path))

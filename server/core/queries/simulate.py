@@ -85,7 +85,10 @@ def _read(
     number: int,
     now: int,
 ) -> WaitingAsk | str:
-    """Return the ask in the form of a waiting ask that has waited long enough, or the reason why the ask would not be accepted."""
+    """Return the simulated ask in the form that waiting asks have in a snapshot.
+
+    If the ask would not be accepted, return the reason.
+    """
     queue, spec = partition.queues.get(ask.queue), ask.spec
     unknown = [name for name, _ in spec.resource if name not in partition.types.index]
     if queue is None or not queue.leaf:

@@ -165,7 +165,10 @@ class Turn:
         return found
 
     def _shown_before(self, key: str, choice: Choice) -> Choice:
-        """Return a live choice that was shown in observe mode before (P8), with the decision id that it had then."""
+        """Return the live side's choice with the decision id that it had when it was first shown in observe mode (P8).
+
+        If that id is not known, the returned choice has the id "".
+        """
         before = self._known.records.get(key)
         known = None if before is None else before.live
         return replace(choice, decision_id="" if known is None else known.decision_id)
@@ -211,17 +214,17 @@ class Turn:
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
         """Return whether the shadow's last choice for the subject is still valid.
 
-        The choice is valid while the shadow's decision is standing, or while the live decision is unchanged. In observe mode, the
-        choice is valid while it is recorded as shown.
+        The choice is valid while the shadow's decision is standing, or while the live decision is unchanged (``has_changed`` is
+        False). In observe mode, the choice is valid while it is recorded as shown.
         """
         if self._seen.spec.preemption.observe_only:
             return key in self._known.round.observed
         return not has_changed or any(key in one.subjects for one in self._known.held.values())
 
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
-        """Return the ended record of a decision that only the shadow made.
+        """If a decision that only the shadow made has ended, return its record with the end.
 
-        Return None if the shadow made no such decision, or if the decision is still open.
+        Return None if the shadow made no such decision, or if the decision is still standing.
         """
         if before is None or before.ended_ms or before.difference is not Difference.ONLY_SHADOW:
             return None
