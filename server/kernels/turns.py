@@ -36,9 +36,9 @@ class Children(NamedTuple):
     The parent of the highest level is the root, with index 0.
     """
     ranked: Sequence[bool]
-    """Whether the share of each child is compared. The share of any other child is ignored."""
+    """For each child, whether its share is compared. A share that is not compared counts as 0."""
     usage: Sequence[Sequence[int]]
-    """One line of amounts for each child."""
+    """The amounts that each child uses: one line for each child, with one amount for each column."""
     shares: Sequence[int]
     scale: Sequence[int]
     """For each child, the index of the line of ``scales`` by which its usage is divided."""

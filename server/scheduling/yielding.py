@@ -80,7 +80,7 @@ def _has_moved(partition: Partition) -> bool:
 
 
 def _place_others(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Place the asks that have become placeable without reserved capacity. Return the budget that is left."""
+    """Place the asks that can now be placed on capacity that is not reserved. Return the budget that is left."""
     cycle.refresh(partition)
     cycle.wake_gangs(partition)
     return cycle.run(partition, now, budget, placed)
