@@ -49,7 +49,7 @@ class Written(NamedTuple):
 def write(partition: Partition, trial: Trial, plan: Plan, now: int) -> Written:
     """Write one plan into the state as a new decision, or as the continuation of the suspended decision for which the plan was made.
 
-    Return the decisions to report, with the new decision as a record.
+    Return the decisions to report, among them the record of the new decision.
 
     In a partition that only observes, the decision is recorded and has no effect. A decision that was shown before is not
     recorded again (P8).

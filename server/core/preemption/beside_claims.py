@@ -3,8 +3,8 @@
 The asks of these groups may replace pods of their queue (I5), or count as gangs of one member (J4). If at most SEARCH_MOST
 groups wait, each tick examines all groups. If more groups wait, a tick examines at most PART_MOST groups. The next ticks
 continue the round with the groups that are not examined yet. Groups of higher priority come first. Among groups of equal
-priority, older groups come first. Without this limit, a tenant whose asks have many different sizes would make each tick long.
-Reservations are offered only in the tick that examines the last groups (O6).
+priority, older groups come first. Without the limit PART_MOST, a tenant whose asks have many different sizes would make each
+tick long. Reservations are offered only in the tick that examines the last groups (O6).
 """
 
 from collections.abc import Iterator

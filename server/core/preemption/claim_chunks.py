@@ -2,9 +2,9 @@
 
 A snapshot has only the claims of the present chunk.
 
-If at most SEARCH_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *search* of all groups takes
-several ticks. The round plans claims, gangs and the later steps (O6) only after that search. Without this limit, a tenant whose
-asks have many different sizes would make each tick long.
+If at most SEARCH_MOST groups of equal asks wait, each tick finds all claims. If more groups wait, a *search* of all groups
+takes several ticks. The round plans claims, gangs and the later steps (O6) only after that search. If one tick searched all
+groups, a tenant whose asks have many different sizes would make the tick long.
 
 After a search, all groups are searched again only if capacity was freed or promised, or if the delay or back-off of an ask has
 ended. If nothing was freed and no delay has ended, placements and new asks can add claims in only two kinds of groups: groups
@@ -61,7 +61,10 @@ class Claims:
     """
 
     is_searching = False
-    """Whether claims may exist that come before the known claims in the order. If so, this tick plans no claims."""
+    """Whether there may be claims that are not known yet and come before the known claims in the order.
+
+    If so, this tick plans no claims.
+    """
 
     def __init__(
         self, partition: Partition, claiming: Sequence[Ask], budget: int, now: int
@@ -72,7 +75,7 @@ class Claims:
         In a search of several ticks, these are only the first claims of each leaf.
         """
         self.unread: dict[str, ClaimTurn] = {}
-        """The leaves of which no claim was read yet, each with a sort key that no claim of the leaf comes before."""
+        """The leaves of which no claim was read yet, each with a lower bound on the sort keys of its claims."""
         self._partition = partition
         self._most = min(budget + 2, CHUNK_MOST)
         self._size = 1
@@ -163,7 +166,7 @@ class ClaimsOfSearch(Claims):
         return [*self.due]
 
     def settle(self, *, cut: bool) -> bool:
-        """Keep the claims that the tick did not try for the next tick.
+        """Keep, for the next tick, the claims that this tick did not try.
 
         Return whether another search must begin, because the state has changed since this search began.
         """
@@ -220,7 +223,7 @@ class ClaimsOfSearch(Claims):
                 return
 
     def _turn(self, leaf: str) -> ClaimTurn:
-        """Return a sort key that no claim of a leaf comes before."""
+        """Return a lower bound on the sort keys of a leaf's claims."""
         search = self._search
         turns = [pending.claims_in_turn(ask) for ask in search.untried.get(leaf, ())]
         turns += [turn for turn, _ in search.found.get(leaf, ())[-1:]]
@@ -231,8 +234,9 @@ class ClaimsOfSearch(Claims):
     def _read(self, leaf: str) -> list[Ask]:
         """Return the untried claims of a leaf, and then claims from `search.found`, up to the size of a chunk.
 
-        Before the first claim is tried, at most SEARCH_MOST claims from `search.found` are checked again in one tick, and after it at
-        most LATE_MOST. The untried claims of earlier ticks do not count: a leaf has at most a chunk of them, and one more.
+        Before the first claim is tried, at most SEARCH_MOST claims from `search.found` are checked again in one tick, and
+        afterwards at most LATE_MOST. The untried claims of earlier ticks do not count, because a leaf has at most one more of
+        them than a chunk has claims.
         """
         search = self._search
         chunk = [ask for ask in search.untried.pop(leaf, ()) if self._may_claim(ask)]

@@ -24,7 +24,7 @@ _LEAF: Final = attrgetter("leaf")
 _PRIORITY: Final = attrgetter("priority")
 _RESOURCE: Final = attrgetter("resource")
 _RULE: Final = attrgetter("rule")
-"""Attribute getters in C, for loops over tens of thousands of objects without a Python call for each."""
+"""Attribute getters written in C, so that loops over tens of thousands of objects need no Python call for each object."""
 
 
 def record(  # noqa: PLR0913, PLR0917 - all that a record is made of
@@ -243,7 +243,7 @@ def withdrawn(known: DecisionRecord, keys: Iterable[str]) -> DecisionRecord:
 
 
 def to_the_owners(known: DecisionRecord, victims: Sequence[Victim]) -> Iterator[str]:
-    """Yield the text that tells the owner of each victim why it is evicted.
+    """Yield, for each victim, the text that tells the victim's owner why the victim is evicted.
 
     The text names queue, policy, rule, priority and decision, but not the objects of other tenants.
     """

@@ -106,7 +106,7 @@ def beside_claims(partition: Partition, groups: Sequence[Group], now: int) -> sn
 
 
 def may_trim(partition: Partition, now: int) -> bool:
-    """Return whether surplus may be reclaimed now (P1): the partition shares by weights, and usage exceeds capacity (W3).
+    """Return whether surplus may be reclaimed now (P1): shares in the partition follow weights, and usage exceeds capacity (W3).
 
     If only the pace of rounds forbids the reclaim now, schedule the next round.
     """

@@ -87,7 +87,8 @@ def stuck_groups(leaf: Queue) -> Iterator[Group]:
 def is_stuck(group: Group) -> bool:
     """Return whether preemption may help the group.
 
-    Preemption may help if the group lacks a node, or headroom in a queue, and no decision keeps capacity for the group.
+    Preemption may help under two conditions: the group lacks a node or headroom in a queue, and no decision keeps capacity for
+    the group.
 
     Return False if the limit of a user or group, or the limit of firm pods, also blocks the group. Also return False for asks
     that require a node by name. Policy `required-node` plans for such asks, only on the required node and whatever the

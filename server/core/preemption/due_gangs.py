@@ -177,7 +177,7 @@ def _fits_on(ask_class: AskClass, node: Node, later: Amounts) -> bool:
 
 
 def _first(partition: Partition, group: Group, now: int) -> Iterator[Ask]:
-    """Yield the group's first asks, unless the group waits for its back-off."""
+    """Yield the group's first asks, at most GROUP_MOST, unless the group waits for its back-off."""
     asks = _foremost(group)
     again_ms = _again_ms(partition, group, asks)
     if again_ms > now:

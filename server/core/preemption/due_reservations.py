@@ -2,8 +2,8 @@
 
 The checks in this module take little time, because they test only necessary conditions. The policy and the rules decide later
 whether a node is reserved. If at most SEARCH_MOST groups wait, each tick of a round checks all of them. If more groups wait, a
-*search* of all groups takes several ticks (see `_in_turns`). Without this limit, a tenant whose asks have many different sizes
-would make a tick long.
+*search* of all groups takes several ticks (see `_in_turns`). If one tick searched all groups, a tenant whose asks have many
+different sizes would make the tick long.
 """
 
 from collections import Counter
@@ -178,7 +178,7 @@ def is_searching(partition: Partition) -> bool:
 
 
 def settle(partition: Partition, now: int, *, all_tried: bool) -> bool:
-    """Remove the asks that the round tried from the list of the search.
+    """From the list of the search, remove the asks that the round tried.
 
     Return whether the next tick has to continue the search or begin another.
 
@@ -210,11 +210,11 @@ def _in_turns(
 ) -> ReservationSearch:
     """Return the search after this tick's share of the work.
 
-    Begin another search if the last search has ended and the state has changed since then. One comparison excludes all groups whose
-    asks are larger than every node. When all other groups are checked, the round tries the found asks in order, over as many ticks as
-    its budget requires. Each ask is checked again before it is tried. A reservation may therefore be made some ticks later than
-    without this distribution of the work. An ask may become old enough, or able to reserve, after its group was checked. The next
-    search finds such an ask.
+    Begin another search if the last search has ended and the state has changed since then. Groups whose asks are larger than
+    every node are not checked one by one: the search leaves them out from its beginning. When all other groups are checked, the
+    round tries the found asks in order, over as many ticks as its budget requires. Each ask is checked again before it is
+    tried. A reservation may therefore be made some ticks later than without this distribution of the work. An ask may become
+    old enough, or able to reserve, after its group was checked. The next search finds such an ask.
     """
     state = partition.round
     _requalify(partition)

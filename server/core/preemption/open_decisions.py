@@ -78,7 +78,9 @@ def _vetoed(
 
 
 def _keep_victim(state: State, partition: Partition, ask: Ask, reason: str, now: int) -> Decision:
-    """Let the victim continue to run, and keep plans from choosing it until the back-off is over. Return a note for its owner.
+    """Let the victim continue to run, and keep plans from choosing it until the back-off is over.
+
+    Return a note for the victim's owner.
 
     Call this function before the victim's decision ends. The end of a replacement's decision sets the placeholder to releasing,
     and a placeholder that continues to run must not be releasing.
@@ -216,7 +218,7 @@ def check_pledges(
 
 
 def drop_unfit(partition: Partition, node: Node, now: int) -> list[Decision]:
-    """End the pledges on a changed node that can no longer take their asks.
+    """End the pledges of asks that a changed node can no longer take.
 
     There are three cases: the node takes no placements, the node is too small for the ask, or the ask's constraints exclude the
     node. A drained node keeps the pledges of asks that require this node by name.

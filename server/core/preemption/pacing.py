@@ -49,9 +49,9 @@ def admitted(partition: Partition, asks: Sequence[Ask], now: int) -> list[Ask]:
 
 
 def admits(partition: Partition, ask: Ask, now: int) -> bool:
-    """Return whether policies may plan for the ask, or its gang, now.
+    """Return whether policies may now plan for the ask, or for its gang.
 
-    If policies may not plan for the ask now, schedule the next round.
+    If policies may not plan now, schedule the next round.
     """
     if is_between(partition, now):
         decisions = partition.decisions

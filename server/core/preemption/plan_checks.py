@@ -97,7 +97,7 @@ def _about(plan: Plan) -> Placements:
 def settle(partition: Partition, *, all_planned: bool) -> list[Decision]:
     """End the checks that have lost their purpose.
 
-    A check has lost its purpose if one of its asks ended or got a node, or if its decision ended.
+    A check has lost its purpose if one of its asks ended or got a node, or if the decision that carries out its plan has ended.
 
     ``all_planned`` says that the policies have planned for every claim again since the last answer. If so, a check to which the
     manager agreed has also lost its purpose, unless the policies made its plan again.

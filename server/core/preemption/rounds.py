@@ -116,7 +116,7 @@ class PlanningSide:
 
 
 def next_due(partition: Partition, now: int) -> int | None:
-    """Return the next instant after ``now`` at which a policy may act without any event before.
+    """Return the next instant after ``now`` at which a policy may act if no event comes before.
 
     Return None if no policy can act without an event.
     """
@@ -320,7 +320,7 @@ def decide(side: PlanningSide, trial: Trial, result: RoundResult, *, trims: bool
 def _is_final(
     side: PlanningSide, trial: Trial, intent: Intent, refusal: Refusal | None, result: RoundResult
 ) -> bool:
-    """Record the refusal of an intent, if it was refused. Return whether no later intent of the same policy can get a plan."""
+    """If an intent was refused, record the refusal. Return True if no later intent of the same policy can get a plan."""
     if refusal is None:
         return False
     result.refused[refusal.rule] = result.refused.get(refusal.rule, 0) + 1

@@ -16,7 +16,10 @@ from server.state.partition import Partition
 from server.state.queues import Queue
 
 NOT_SHARED: Final = 1 << 94
-"""The divisor for a type of which a queue is entitled to no amount. With this divisor, the share is 0, whatever the usage."""
+"""The divisor for a type of which a queue is entitled to no amount.
+
+With this divisor, the share is 0 for any usage.
+"""
 
 
 def refresh(partition: Partition) -> bool:

@@ -76,7 +76,7 @@ def configured(state: State, answers: Sequence[Decision]) -> None:
 
 
 def watch(partition: Partition, trial: Trial, plan: Plan) -> list[Decision]:
-    """Check a plan that is about to be applied for thrashing.
+    """Check whether a plan that is about to be applied shows thrashing.
 
     Return notes about the pairs that are frozen because of the plan.
 
@@ -109,7 +109,7 @@ def _goes_on(partition: Partition, plan: Plan) -> bool:
 def _count_lost(partition: Partition, snapshot: Snapshot, releases: tuple[Release, ...]) -> None:
     """Count the amounts of victims of required-node preemption as lost, as if pods had ended by themselves.
 
-    The loss may raise deficits, and explains why later claims are larger (invariant 18).
+    The loss may raise deficits, and explains why deficits are larger at later claims (invariant 18).
     """
     for release in releases:
         queue = partition.queues.get(release.leaf)

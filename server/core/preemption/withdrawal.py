@@ -162,7 +162,7 @@ def _unit(ask: Ask) -> tuple[str, ...]:
 def _free(partition: Partition, known: Iterable[Ask]) -> set[str]:
     """Return the keys of the victims that may stay, provided that no pledge and no queue needs their capacity.
 
-    The victims of an ended decision may stay if none of the asks that waited for their capacity still waits for it. The victims
+    The victims of an ended decision may stay if no ask that waited for the capacity of these victims still waits. The victims
     of an open decision for asks may stay only after capacity has become free in another way.
     """
     moved = partition.round.looked != partition.relief
@@ -254,7 +254,9 @@ def _shrinking(together: Iterable[Ask]) -> set[str]:
 def _is_to_come_down(
     partition: Partition, queue: Queue, back: Counter[int], shrinking: Iterable[str]
 ) -> bool:
-    """Return whether a quota run brings the queue to its maximum, but the queue would exceed it if victims with the amounts ``back`` stayed.
+    """Return whether victims with the amounts ``back`` must go, because a quota run brings the queue to its maximum.
+
+    The result is True if the queue would exceed its maximum when these victims stayed.
 
     This is case 4 for quota runs. The run may have ended already.
     """
