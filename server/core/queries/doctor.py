@@ -31,9 +31,9 @@ RESERVATION_MS: Final = 3_600_000
 RELEASE_MS: Final = 60_000
 """The time within which an evicted pod normally ends after its grace period."""
 SYNC_MS: Final = 300_000
-"""The time after its registration from which a manager without a completed sync is reported."""
+"""If a manager has not completed its sync this long after its registration, a finding says so."""
 ALONE_MS: Final = 60_000
-"""The time after the start of the core from which the absence of any manager is reported."""
+"""If no manager is registered this long after the start of the core, a finding says so."""
 UNSCHEDULABLE_SHARE: Final = 5
 """A finding warns if more than one fifth of the nodes take no placements. This number is the divisor."""
 

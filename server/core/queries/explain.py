@@ -213,7 +213,9 @@ def _application(answer: Answer, application: Application, name: Namer) -> Expla
 
 
 def _gang_member(partition: Partition, named: Application) -> str:
-    """Return the key of the first member of the gang that has the application's name, waiting members first.
+    """Return the key of the first member of the gang that has the application's name.
+
+    Waiting members come before running members.
 
     Return "" if no gang has that name.
 

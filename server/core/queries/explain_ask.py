@@ -178,7 +178,7 @@ def _in_full(
 def only_node(constraints: Constraints) -> str:
     """Return the name of the only node on which an ask may run.
 
-    Return "" unless its constraints name exactly one node, as those of a DaemonSet pod do.
+    Return "" unless the constraints name exactly one node, as the constraints of a DaemonSet pod do.
     """
     named = constraints.required_node or constraints.node_name
     if not named and len(constraints.allowed_nodes) == 1:
@@ -385,7 +385,7 @@ def _short_types(partition: Partition, ask: Ask, limiter: Limiter) -> tuple[str,
 
 
 def _other_limits(partition: Partition, ask: Ask, code: Code) -> list[str]:
-    """Return sentences about all limits without headroom except the first one."""
+    """Return sentences about the limits without headroom. The first of these limits is left out."""
     full = [
         one
         for one in ask.application.limits_of(ask.ask_class)

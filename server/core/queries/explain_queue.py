@@ -44,7 +44,7 @@ def explain_queue(partition: Partition, queue: Queue, now: int) -> Explanation:
 
 
 def _named(partition: Partition, amounts: Iterable[int]) -> dict[str, int]:
-    """Return amounts by the names of their types, zeros included."""
+    """Return the amounts by type name, given the amounts by type index. Zeros are included."""
     return dict(zip(partition.types.names, amounts, strict=True))
 
 

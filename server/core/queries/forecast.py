@@ -117,7 +117,7 @@ def forecast(core: Core, configuration: Configuration, now: int) -> Forecast:
 
 
 def _compared(found: Forecast, rest: "_Course") -> Forecast:
-    """Return the forecast, in which those victims are marked that would be evicted without the change, too.
+    """Return the forecast, with a flag on each victim that would also be evicted without the change.
 
     ``rest`` is the run without the change.
     """

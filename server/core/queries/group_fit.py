@@ -123,7 +123,7 @@ def group_fit(trial: Trial, members: Members) -> GroupFit:
 def free_row(trial: Trial, ask: WaitingAsk) -> int:
     """Return the row of the node on which placement would put the ask at once.
 
-    Return -1 if no node takes the ask at once, or if a limit of its queues has no headroom.
+    Return -1 if no node takes the ask at once, or if a limit of the ask's queues has no headroom.
     """
     free = ask.within_limits and trial.snapshot.may_place(ask.leaf)
     return (
@@ -176,7 +176,7 @@ class _Assignment:
     def told(self) -> tuple[NodeFit, ...]:
         """Return the nodes for the report: first the nodes that lack some amount, then the other nodes.
 
-        Among each of these two kinds, nodes come in the order in which they were first used.
+        Within each of these two sets, nodes come in the order in which they were first used.
         """
         rows = dict.fromkeys([*self._owed, *self._placed])
         return tuple(map(self._node, rows))
@@ -265,7 +265,7 @@ def _headrooms(
 def _limit(
     trial: Trial, limit: LimitFit, headroom: dict[int, int], asks: Sequence[WaitingAsk]
 ) -> Iterator[LimitFit]:
-    """Yield the limit with the amounts that it lacks for all asks; yield nothing if the limit lacks no amount."""
+    """Yield the limit with the amounts that it lacks for all asks together. Yield nothing if the limit lacks no amount."""
     total = Counter[int]()
     held, full = 0, False
     for one in asks:

@@ -152,7 +152,10 @@ def queue_settings(
 
 
 def queue_reach(core: Core, partition: str, path: str) -> ReachReport:
-    """Return the queues from which a queue may claim, and the queues that may claim from it. Raise KeyError if either name is unknown."""
+    """Return the queues from which a queue may claim, and the queues that may claim from it.
+
+    Raise KeyError for an unknown partition or queue.
+    """
     one_partition = core.state.partitions[partition]
     return reach(one_partition, one_partition.queues[path])
 

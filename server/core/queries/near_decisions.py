@@ -111,7 +111,10 @@ def _of_its_queue(record: DecisionRecord, ranking: Ranking, ask: Ask) -> str:
 
 
 def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotEvicted:
-    """Return the reason why another node was chosen, with the first sort key in which the two nodes differ if both are ranked."""
+    """Return the reason why another node was chosen.
+
+    If both nodes are ranked, the reason has the first sort key in which they differ.
+    """
     chosen = ranking.nodes[0]
     found = NotEvicted(record, NOT_CHOSEN, 0, ranking.total, node=chosen)
     rivals = {one.node_id: one for one in ranking.rivals}
@@ -126,7 +129,7 @@ def _of_its_node(record: DecisionRecord, ranking: Ranking, node_id: str) -> NotE
 def _ranked(record: DecisionRecord, ranking: Ranking, place: int) -> NotEvicted:
     """Return a comparison of the allocation with the last victim that ranks before it.
 
-    If every victim ranks after the allocation, the result names the first victim, and its sort key is empty.
+    If every victim ranks after the allocation, the result names the first victim, and the name of the sort key is "".
     """
     victims = {one.key for one in record.victims}
     at = place - 1 - ranking.start

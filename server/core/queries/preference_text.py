@@ -14,7 +14,7 @@ from server.state.partition import Partition
 
 
 def preference_lines(partition: Partition, ask: Ask, node: Node) -> Iterator[str]:
-    """Yield a sentence that compares the present preference score of the allocation's node with those of other nodes.
+    """Yield a sentence that compares the present preference score of the allocation's node with the scores of other nodes.
 
     Yield nothing if the allocation has no preferences.
 

@@ -61,8 +61,8 @@ def _queue_report(
 ) -> QueueReport:
     """Return the report of one queue with all queues below it.
 
-    An open page of the console reads all queues after each decision. Therefore values that many queues share are computed once, and
-    nothing is computed for amounts that are mostly empty.
+    An open page of the console reads all queues after each decision. Therefore values that many queues share are computed once,
+    and an amount that is zero for most queues is computed only if it is not zero.
     """
     named, spec = partition.types.named, queue.spec
     inherited = _below(partition, queue, above)

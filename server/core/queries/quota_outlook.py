@@ -1,4 +1,4 @@
-"""The outlook of quota runs whose timers have started: what each run would do to a running allocation if it began now."""
+"""The outlook of quota runs whose timers have started: what each run would do to a running allocation if the run began now."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

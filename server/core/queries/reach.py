@@ -73,7 +73,7 @@ def is_disabled(queue: Queue) -> bool:
 
 
 def is_fence(queue: Queue) -> bool:
-    """Return whether the queue is a fence: claims of leaves in it stay inside it (G3)."""
+    """Return whether the queue is a fence: claims from inside the queue find victims only inside the queue (G3)."""
     return queue.spec.properties.preemption_policy is PreemptionPolicy.FENCE
 
 

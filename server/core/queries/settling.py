@@ -3,8 +3,9 @@
 A forecast ends at this instant.
 
 A core that gets no events acts only at instants of two kinds. *Dues* happen once: timers (of decisions, asks, vetoes and
-placeholders), quota runs, and the ends of the gathering of gangs. *Repeats* never end: a refused ask is tried again after each
-back-off while it waits. Reservations, which evict nothing, end after `reservations.timeout` and are made again after that time.
+placeholders), quota runs, and the instants at which gangs stop waiting for further members. *Repeats* never end: a refused ask
+is tried again after each back-off while it waits. Reservations, which evict nothing, end after `reservations.timeout` and are
+made again after that time.
 
 A repeat has the same result as the repeat before it if the state is unchanged and no *opening* came between the two. An opening
 is an instant at which time alone changes something: the end of an ask's delay or pause, of a candidate's

@@ -55,7 +55,7 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 
 
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
-    """Return the verdict that the shadow would give on the ask in its turn, with the shadow's standing decisions applied.
+    """Return the verdict that the shadow would give on the ask in the shadow's turn, after its standing decisions are applied.
 
     Unlike a turn of the shadow, the query does not end decisions that no longer stand.
     """

@@ -38,7 +38,7 @@ def memory(partition: Partition, now: int) -> Shadow | None:
 def next_due(partition: Partition, now: int) -> int | None:
     """Return the next instant after ``now`` at which the shadow may decide something without any event.
 
-    Return None if the shadow cannot decide without an event, or if it has not begun under the present configuration.
+    Return None if the shadow cannot decide without an event, or if the shadow has not begun under the present configuration.
     """
     known = partition.shadow
     if known is None or known.live is not partition.spec:
@@ -64,9 +64,9 @@ def seen(partition: Partition, known: Shadow) -> Partition:
 def settled(other: Partition) -> Iterator[Shortage]:
     """Limit leaves to the shares that the shadow gives them (W2), in the shadow's copy of the partition.
 
-    Yield the deficits of queues in that copy. The shadow's snapshots must be taken inside this context. Taking them replaces
-    the columns of queues, which the copy shares with the live partition. When the context ends, the live side's columns of
-    queues are restored.
+    Yield the deficits of queues in that copy. The shadow's snapshots must be taken inside this context. Each of these snapshots
+    replaces the columns of queues, which the copy shares with the live partition. When the context ends, the live side's
+    columns of queues are restored.
     """
     columns, shortage = other.columns, Shortage(other)
     kept = columns.queues

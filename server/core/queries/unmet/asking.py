@@ -31,7 +31,7 @@ PLANS_LEAST: Final = 60
 PLANS_A_NEED: Final = 150
 """The largest number of questions that may be asked about one kind of asks."""
 MEMBERS_A_PLAN: Final = 16
-"""A question about a gang costs as much as one question, plus one more question for each group of this many members."""
+"""A question about a single ask costs 1. A question about a gang costs 1, plus 1 for each full set of this many members."""
 
 SERVED_MAX: Final = 8
 """The largest number of equal asks for which one change is tried, one ask after another."""
@@ -142,7 +142,10 @@ class Planner:
         self._spent += _cost(claimant)
 
     def _refused_at_once(self, claimant: Claimant) -> Refusal | None:
-        """Return the refusal of a claimant that may not claim at all. Return None if a search for victims is needed to answer."""
+        """Return the refusal of a claimant that may not claim at all.
+
+        Return None if the answer requires a search for victims.
+        """
         policies = _serving(self.snapshot.settings, claimant)
         if not policies:
             found = _plan(self._now, claimant)

@@ -2,8 +2,9 @@
 
 A *cure* is a change that helps: after the change, the claimant fits or the planner has a plan for it.
 
-The kinds of changes are tried in this order: to wait, an amount of one queue, an on/off setting of one queue, a setting of the
-partition, a field of the ask, another node. If a cure changes an amount, it is the smallest change of this amount that helps.
+These kinds of changes are tried in this order: waiting, an amount of one queue, an on/off setting of one queue, a setting of
+the partition, a field of the ask, an additional node. If a cure changes an amount, it is the smallest change of this amount
+that helps.
 """
 
 from collections import Counter
@@ -76,7 +77,8 @@ def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
 def _fence(planner: Planner, need: Need, _refusal: Refusal) -> Iterator[Cure]:
     """Yield the cure to remove a fence.
 
-    Because of the fence, pods outside it cannot be victims, and guarantees of queues above it do not count (G2, G3).
+    Because of the fence, pods outside the fence cannot be victims, and guarantees of queues above the fence do not count (G2,
+    G3).
     """
     snapshot = planner.snapshot
     root = entitlement.scope_root(snapshot, need.ask.leaf)

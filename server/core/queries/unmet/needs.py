@@ -150,7 +150,7 @@ def _short(trial: Trial, below: str) -> dict[str, tuple[UnmetType, ...]]:
 
 
 class _Found(NamedTuple):
-    """The asks of one kind, and the reasons for waiting that the state has for them."""
+    """The asks of one kind, with facts from the state about why they wait."""
 
     kind: Kind
     code: Code
@@ -162,7 +162,7 @@ class _Found(NamedTuple):
 def _groups(
     state: State, partition: Partition, short: dict[str, tuple[UnmetType, ...]]
 ) -> list[_Found]:
-    """Return each kind of waiting asks that requests a type that some queue on its path lacks."""
+    """Return the kinds of waiting asks that request a type that a queue on the path of their leaf lacks."""
     obstacles = Obstacles(state, partition)
     found: list[_Found] = []
     for path, leaf in sorted(partition.queues.items()):

@@ -207,7 +207,7 @@ def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
 
 
 def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
-    """Return, for each queue on the path, the amounts by which its guarantee must be raised to cover the claimant's firm pods.
+    """Return, for each queue on the path, the amounts by which the queue's guarantee must be raised to cover the claimant's firm pods.
 
     Firm pods may use only guaranteed amounts (J4).
     """
@@ -224,7 +224,7 @@ def _used_up(snapshot: Snapshot, need: Need, _refusal: Refusal) -> Lacks:
 def _owed_too_little(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
     """Return the amounts by which the guarantee of a gang's queue is too small.
 
-    Return {} if several queues decide for the gang, or none. Pods of other queues are evicted for a gang only until the gang's
+    Return {} unless exactly one queue decides for the gang. Pods of other queues are evicted for a gang only until the gang's
     queue has its guarantee (J7). If the whole gang does not fit into the guarantee, the gang therefore gets no plan.
     """
     paths = {level.queue for level in refusal.levels}

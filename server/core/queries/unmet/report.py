@@ -33,7 +33,7 @@ class Prepared:
     def queues(self) -> Iterator[UnmetQueue]:
         """Yield the queues below their entitlement. Each queue is judged only when the caller requests it.
 
-        The kinds of asks below several unmet queues are judged only once.
+        If several of these queues contain the same asks, the asks are judged only once.
         """
         types = frozenset(self.over_promised)
         for one in self._found.queues[:QUEUES_MAX]:
