@@ -209,7 +209,9 @@ class Core:
         self.state, self._seen_ms, self._stirred = other.state, other._seen_ms, other._stirred
 
     def prepare(self, brought: Configuration) -> Iterator[None]:
-        """Prepare a configuration in pieces, so that the event that applies it takes less time.
+        """Make, in pieces, the objects that a configuration needs.
+
+        The event that applies the configuration then takes less time.
 
         The preparation does not change any decision.
         """
@@ -358,8 +360,8 @@ class Core:
     def _may_burst(self, partition: Partition) -> bool:
         """Return whether asks may stay unqueued until placement, which then places them in a batch.
 
-        The asks are enqueued first in five cases: ticks leave the partition out, shares follow weights, decisions from before a
-        restart still have to be reopened, asks wait for placeholders, or gangs wait for members.
+        The result is False in five cases: ticks leave the partition out, shares follow weights, decisions from before a restart
+        still have to be reopened, asks wait for placeholders, or gangs wait for members.
         """
         if sharing.is_shared_out(partition):
             return False

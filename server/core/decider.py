@@ -1,4 +1,4 @@
-"""The interface of the part of the core that makes decisions, as the pump calls it."""
+"""The interface through which the pump calls the core, or an object in place of the core."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -99,7 +99,7 @@ class MovedPartition:
 
 @dataclass(slots=True)
 class Arrival:
-    """A partition of another group, kept until a shim registers with the table that gives it to this group (design 7.9)."""
+    """A partition of another group, kept until a shim registers with the table that gives the partition to this group (design 7.9)."""
 
     moved: MovedPartition
     group: str
@@ -177,12 +177,18 @@ class State:
         return tuple(one for one in configuration.partitions if assignment.owns(one.name))
 
     def given_away(self, table: Assignment) -> str:
-        """Return the first partition for which this core decides although a table gives the partition to another group, or ""."""
+        """Return the first partition for which this core decides although a table gives the partition to another group.
+
+        Return "" if there is none.
+        """
         found = (one.name for one in self.own(self.configuration) if not table.owns(one.name))
         return next(found, "")
 
     def other_owner(self, partition: str) -> str:
-        """Return the other group of cores that decides for a partition, or "" if this core decides or no configuration has it."""
+        """Return the other group of cores that decides for a partition.
+
+        Return "" if this core decides for it, or if no configuration has the partition.
+        """
         assignment = self.assignment
         is_known = self.configuration.partition(partition) is not None
         if assignment is None or assignment.owns(partition) or not is_known:

@@ -63,7 +63,7 @@ class QueueLookup:
 
 
 def add(state: State, event: ApplicationAdded, now: int) -> list[Decision]:
-    """Add an application: placement rules choose its queue, and the limits of that queue decide whether it is accepted.
+    """Add an application: placement rules choose its queue, and the limits of that queue decide whether the application is accepted.
 
     If the manager reports an application again after a new registration, the application keeps its queue and its state.
     """

@@ -189,8 +189,8 @@ def _update(
 ) -> list[Decision]:
     """Update a known ask or allocation in place.
 
-    A waiting ask keeps its place in the order (design 6.3). The ask loses its pledge, unless the pledge is for the replacement
-    of a placeholder that the ask can still replace. If the event has the values that the ask already has, nothing changes.
+    A waiting ask keeps its place in the order (design 6.3). The ask loses its pledge, unless the pledge is for a replacement
+    and the ask can still replace the placeholder. If the event has the values that the ask already has, nothing changes.
     """
     if is_same(ask.spec, spec):
         return []
@@ -323,7 +323,7 @@ def _run_on(partition: Partition, known: Ask, node: Node, spec: AskSpec, now: in
 
 
 def _requeue(state: State, partition: Partition, ask: Ask, spec: AskSpec, now: int) -> None:
-    """Turn an allocation that has left its node into a waiting ask, with a new arrival number."""
+    """Turn an allocation back into a waiting ask, with a new arrival number, because the allocation has left its node."""
     partition.arrivals += 1
     ask.arrival = partition.arrivals
     ask.cycle = partition.round.cycles  # while an ask is placed it misses no opportunity (P2)
@@ -332,7 +332,7 @@ def _requeue(state: State, partition: Partition, ask: Ask, spec: AskSpec, now: i
 
 
 def add_foreign(state: State, event: ForeignAdded, now: int) -> list[Decision]:
-    """Add or resize a pod of another scheduler, and abort pledges whose capacity it has used (G10)."""
+    """Add or resize a pod of another scheduler, and abort pledges whose capacity the pod has used (G10)."""
     partition = state.partitions.get(event.partition)
     if partition is None or partition.owner != event.rm_id:
         return [_reject_foreign(state, event, _unknown(state, event))]
@@ -400,7 +400,7 @@ def _release_all(
 ) -> list[Decision]:
     """Release all asks and allocations of an application, as an event with an empty key requests.
 
-    With `asks_only`, release only its asks.
+    With `asks_only`, release only the application's asks.
     """
     application = partition.applications.get(event.application_id)
     if application is None:
@@ -430,7 +430,7 @@ def _release_one(
 
 
 def _wait_again(state: State, partition: Partition, ask: Ask, why: str, now: int) -> list[Decision]:
-    """Turn an allocation whose binding failed back into an ask, which avoids the node for some time (design 1.8)."""
+    """Turn an allocation back into an ask, because its binding failed. The ask avoids the node for some time (design 1.8)."""
     node = ask.node
     assert node is not None
     journal.unsettle(partition, ask)

@@ -1,4 +1,4 @@
-"""The comparison of a manager's new reports of its pods, after a new registration, with its earlier reports (design 1.10).
+"""The comparison of a manager's reports about pods before and after a new registration (design 1.10).
 
 If the new report of a pod equals the earlier report, nothing changes. If the reports differ, the pod is changed as by an
 ordinary report.
@@ -92,7 +92,10 @@ def is_as_before(partition: Partition, known: Ask, event: AllocationAdded) -> bo
 
 
 def compare_facts(partition: Partition, ask: Ask, event: AllocationAdded) -> None:
-    """Compare the start and the release mark of an allocation that is reported again with the stored values (C8)."""
+    """Compare the reported start and release mark of an allocation with the stored start and mark (C8).
+
+    The allocation is being reported again.
+    """
     journal.set_started(partition, ask, event.started_ms)
     _compare_mark(partition, ask, event.releasing)
 

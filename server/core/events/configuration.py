@@ -65,7 +65,10 @@ def change(state: State, event: ConfigurationApplied, now: int) -> Parts[list[De
 
 
 def change_next(state: State, now: int) -> Parts[list[Decision]]:
-    """Do the next step of the change of the first partition that is outdated. Return the decisions to report about that step."""
+    """Do the next step of the first change in `State.outdated`: the change of a partition to the configuration in force.
+
+    Return the decisions to report about that step.
+    """
     name, left = next(iter(state.outdated.items()))
     partition, notes = state.partitions[name], list[Decision]()
     spec = state.configuration.partition(name)
@@ -189,7 +192,7 @@ def _overtaken(state: State, kind: str, subject: str, rm_id: str) -> Noted:
 
 
 def past(state: State, base: Base) -> Configuration | None:
-    """Return the configuration of a revision, which ``base`` names by its digest or, without a digest, by its number.
+    """Return the configuration of the revision that ``base`` names, by a digest or, if there is no digest, by a number.
 
     Return None if that configuration is not stored.
     """
@@ -237,7 +240,9 @@ def _note_given(state: State, rm_id: str, digest: str) -> None:
 def _apply(
     state: State, configuration: Configuration, source: str, now: int, *, one_by_one: bool
 ) -> Parts[list[Decision]]:
-    """Change every partition as the configuration says. Partitions that the configuration no longer lists are stopped and drain.
+    """Change every partition as the configuration says.
+
+    Partitions that the configuration no longer lists are stopped, and are removed when they are empty.
 
     With ``one_by_one``, at most one of the partitions that exist already is changed now: the first, if its asks keep their gang
     classes. The next ticks change the other existing partitions (`change_next`). Partitions that are new, or that are listed
@@ -274,7 +279,7 @@ def _apply(
 
 
 def _set_timers(state: State, now: int) -> Parts[list[Decision]]:
-    """Update, in parts, the timers of quota runs in each outdated partition whose update is still to be made.
+    """Update, in parts, the timers of quota runs in each partition of `State.outdated` whose timers are still to be updated.
 
     Return the notes to send.
     """
@@ -287,7 +292,7 @@ def _set_timers(state: State, now: int) -> Parts[list[Decision]]:
 
 
 def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]:
-    """Change a partition that was created under another configuration to the configuration in force."""
+    """Apply the configuration in force to a partition that was created under another configuration."""
     spec = state.configuration.partition(partition.name)
     if spec is None:
         return _retire(partition)
@@ -297,7 +302,7 @@ def adapt(state: State, partition: Partition, now: int) -> Parts[list[Decision]]
 
 
 def _keeps_classes(partition: Partition, spec: PartitionSpec) -> bool:
-    """Return whether all asks keep their gang classes (firm or lendable) under the specification."""
+    """Return whether, under the specification, all asks keep the gang classes (firm or lendable) that they have now."""
     return not partition.unclassed and reclassing.are_alike(partition.classed_by, spec.preemption)
 
 
@@ -386,7 +391,10 @@ def untie(partition: Partition) -> Parts[None]:
 
 
 def _is_large(partition: Partition) -> bool:
-    """Return whether ticks of a partition do nothing but place asks until its change is complete."""
+    """Return whether the partition is large.
+
+    Until the change of a large partition to a new configuration is complete, its ticks do nothing but place asks.
+    """
     return len(partition.queues) + len(partition.applications) >= PUT_OFF_FROM
 
 

@@ -11,9 +11,9 @@ def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
     """Return why a registration is refused because of its epoch, or "" if it is not refused.
 
     ``manager`` is the manager's last registration, or None if the manager is not registered. A registration is refused if its
-    epoch is lower than the manager's. A registration is refused, too, if the epochs are equal and the registration comes from
-    another process. A registration without an epoch is accepted if it asks the core to forget the manager. With such a
-    registration, a cluster can stop using elections.
+    epoch is lower than that of the last registration. A registration is refused, too, if the epochs are equal and the
+    registration comes from another process. A registration without an epoch is accepted if it asks the core to forget the
+    manager. With such a registration, a cluster can stop using elections.
     """
     if manager is None or event.epoch > manager.epoch or not manager.epoch:
         return ""

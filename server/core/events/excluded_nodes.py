@@ -1,6 +1,6 @@
 """The nodes on which an ask could not be bound.
 
-The ask avoids these nodes for some time, or until the node changes (design 1.8).
+The ask avoids each of these nodes for some time, or until the node changes (design 1.8).
 """
 
 from typing import Final

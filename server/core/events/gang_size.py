@@ -70,7 +70,7 @@ def joins(
 
     If the gang still waits for members, a new member restarts this wait, and a member that states a size ends it. A ``known``
     member of the gang does not count as new. For a known member, return the instant since which its gang waits for members.
-    Return None if the gang does not wait, and for a new member.
+    Return None for a new member, and for a known member whose gang does not wait.
     """
     gang = application.gangs.get(spec.gang_key)
     if gang is None or not gang.counted:
@@ -84,7 +84,7 @@ def joins(
 
 
 def goes_on(partition: Partition, ask: Ask, since_ms: int | None) -> None:
-    """Restore the instant since which a gang waits for members, if the gang was created again only because its member changed."""
+    """Restore the instant since which a gang waits for members, if the gang was created again only because a member changed."""
     gang = ask.group
     if since_ms is not None and isinstance(gang, Gang) and gang in partition.gangs.came:
         partition.gangs.gathering.setdefault(gang, since_ms)

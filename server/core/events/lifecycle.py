@@ -92,8 +92,8 @@ def emptied(state: State, partition: Partition, application: Application, now: i
     """Begin to complete an application whose last ask and last allocation have ended.
 
     The application becomes Completing, even if none of its asks ever got a node. If no ask arrives within COMPLETING_MS, the
-    application becomes Completed. A Failing application becomes Failed at the next tick. The update for its client is added to
-    the notes of the state.
+    application becomes Completed. A Failing application becomes Failed at the next tick. The update for the application's
+    client is added to the notes of the state.
     """
     if application.asks or application.allocations:
         return
@@ -154,7 +154,7 @@ def forget(partition: Partition, application: Application) -> list[Decision]:
 
 
 def swept(partition: Partition, leaf: Queue) -> list[Decision]:
-    """Remove the empty dynamic queues on a path, and return a note about each."""
+    """Remove the empty dynamic queues on the path of a leaf, and return a note about each."""
     return [removed_note(partition, path) for path in tree.sweep_path(partition, leaf)]
 
 

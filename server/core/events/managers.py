@@ -97,9 +97,9 @@ def take_leadership(state: State, event: LeadershipTaken) -> list[Decision]:
 
     This process has the state of the former leader, but no connection to a manager.
 
-    The objects that a manager had reported to the former leader are compared with its next reports, and timers wait for the end
-    of its sync (C9). The first table of cores takes effect with this event, so that all followers apply the table after the
-    same input.
+    The objects that a manager had reported to the former leader are compared with the manager's next reports, and timers wait
+    for the end of the manager's sync (C9). The first table of cores takes effect with this event, so that all followers apply
+    the table after the same input.
     """
     table = event.assignment
     if state.assignment is None and table is not None and not state.given_away(table):
@@ -133,7 +133,8 @@ def forget(state: State, event: ManagerForgotten) -> list[Decision]:
 
     Keep the registration if the shim registered again after ``event.since``.
 
-    If the core's configuration comes from that shim, the next shim that brings a configuration replaces it.
+    If the core's configuration comes from that shim, the configuration of the next shim that brings one replaces the core's
+    configuration.
     """
     manager = state.managers.get(event.rm_id)
     if manager is None or manager.registered_ms > event.since:
@@ -198,7 +199,9 @@ def _applications(partition: Partition, rm_id: str) -> list[Application]:
 
 
 def complete_sync(state: State, event: SyncCompleted, now: int) -> list[Decision]:
-    """Complete a shim's sync, so that placement may start. Reopen its decisions from before a restart, and start quota timers.
+    """Complete a shim's sync, so that placement may start.
+
+    Reopen the shim's decisions from before a restart, and start quota timers.
 
     If the shim's earlier objects were kept, the objects that it did not report again end now, and the timers of quota runs go
     on (Q7). If the numbers of objects in the event differ from the core's numbers, the difference is reported, and the sync is

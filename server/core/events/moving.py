@@ -1,8 +1,8 @@
 """The move of a partition to another group of cores while both groups run (design 7.9).
 
 The former owner stops deciding for the partition (`MoveStep.LEAVE`), and a copy of the partition goes to the new owner in
-parts. The new owner takes the copy when a shim registers with the revision of the table in which the partition belongs to the
-new owner. At most one of the two groups acts for the partition. The shim reports the partition only to the group that its table
+parts. The new owner takes the copy when a shim registers with the revision of the table that gives the partition to the new
+owner. At most one of the two groups acts for the partition. The shim reports the partition only to the group that its table
 names, and a core decides only for partitions that were reported to it. The shim's reports are compared with the copy, so the
 copy may be older than the reports.
 """

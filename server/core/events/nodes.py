@@ -282,7 +282,10 @@ def _drop_pledges(
 
 
 def remove(state: State, partition: Partition, node: Node, now: int) -> list[Decision]:
-    """Remove a node (DECOMISSION), its foreign pods and its allocations, and return a release to the shim for each allocation. Drop its pledges."""
+    """Remove a node (DECOMISSION), its foreign pods and its allocations, and return a release to the shim for each allocation.
+
+    Drop the pledges on the node.
+    """
     node.schedulable = node.opened = False
     partition.index.leave(node)
     decisions = _drop_pledges(partition, node, now, Code.NODE_LOST, daemons=True)

@@ -34,7 +34,10 @@ NO_QUOTA = TagQuota((), None, 0)
 
 
 def quota(tags: Mapping[str, str]) -> TagQuota | str:
-    """Return the quota in the tags `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`, or why it is invalid."""
+    """Return the quota in the tags `namespace.resourcequota`, `.resourceguaranteed` and `.resourcemaxapps`.
+
+    If the quota is invalid, return the reason.
+    """
     try:
         guaranteed = _amounts(tags, "namespace.resourceguaranteed")
         maximum = _amounts(tags, "namespace.resourcequota")

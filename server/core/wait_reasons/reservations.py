@@ -132,7 +132,7 @@ def sentence(ask: Ask, found: list[Pledge]) -> str:
 def _owners(ask: Ask, found: list[Pledge]) -> str:
     """Return a text with the priorities of the asks that have the reservations, without the names of these asks.
 
-    Each priority is the one that the lowest common queue of the waiting ask and the other ask sees (G5).
+    Each priority is the priority that the lowest common queue of the waiting ask and the ask with the reservation sees (G5).
     """
     seen = [seen_together(ask.application.leaf, ask.spec.priority, held) for held in found]
     own, owners = (sorted(set(each)) for each in zip(*seen, strict=True))
