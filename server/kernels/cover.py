@@ -1,8 +1,8 @@
 """Bounds on covering sets.
 
-A covering set consists of rows of one group whose amounts together are at least a need. The bounds say whether a group has a
-covering set, and how much such a set costs at least. Rows come sorted by group (see `Groups`). Every bound holds for all
-covering sets of the group, whatever other rules a covering set has to keep (design 6.7).
+A covering set is a set of rows of one group. In each column, the sum of their amounts is at least the amount that the group
+needs. The bounds say whether a group has a covering set, and how much such a set costs at least. Rows come sorted by group (see
+`Groups`). Every bound holds for all covering sets of the group, whatever other rules a covering set has to keep (design 6.7).
 """
 
 from collections.abc import Sequence
@@ -39,14 +39,17 @@ class Bounds(NamedTuple):
 
     covered: Mask
     rank: Array
-    """Lower bounds on the number of opted-out rows, the number of originators and the highest priority of the set, combined in one number."""
+    """Lower bounds, for a covering set, on the number of opted-out rows, the number of originators, and the highest priority.
+
+    The three bounds are combined in one number (see `parts`).
+    """
     fewest: Array
     """A lower bound on the number of rows of a covering set."""
     excess: Excess
     """A lower bound on the waste of a covering set.
 
-    The waste is the largest share of a column's whole that the set frees beyond the need. Shares are multiplied by the least
-    common multiple of all wholes, so that they are whole numbers (see `measures`).
+    The set may free more of a column than is needed. The waste is the largest such surplus, as a share of the column's whole.
+    Shares are multiplied by the least common multiple of all wholes, so that they are whole numbers (see `measures`).
     """
 
 
@@ -100,7 +103,7 @@ def measures(whole: Sequence[int]) -> tuple[int, ...]:
 
 
 def bounds(rows: Rows, groups: Groups, need: Array, weights: Sequence[int]) -> Bounds:
-    """Return the bounds of each group. ``need`` has one line of amounts for each group, none of them negative."""
+    """Return the bounds of each group. ``need`` has one line of amounts for each group. No amount is negative."""
     starts, group = groups.starts, groups.at
     sums = np.add.reduceat(rows.resources, starts, axis=0)
     covered = _meets(sums, need)
@@ -149,7 +152,7 @@ def _meets(have: Array, need: Array) -> Mask:
 
 
 def _priority(rows: Rows, starts: Array, group: Array, need: Array) -> Array:
-    """Return, for each group, the lowest priority such that the rows with at most this priority cover the need.
+    """Return, for each group, a priority: the lowest one for which the rows of this priority and of lower priorities cover the need.
 
     If the rows do not cover the need, return the group's highest priority.
     """
@@ -186,10 +189,11 @@ def _alone(  # noqa: PLR0913, PLR0917 - arrays in, arrays out
 
 
 def in_order(resources: Array, groups: Groups, need: Array) -> Array:
-    """Return, for each group, how many rows must be taken until they cover the need, if rows that do not help are skipped.
+    """Return, for each group, how many rows must be taken in order until they cover the need.
 
-    The rows of a group must already be sorted in the order in which they are to be taken. The result of a group that cannot
-    cover its need has no meaning.
+    The number is computed for each column of the need, counting only rows with an amount in that column. The result is the
+    largest of these numbers. The rows of a group must already be sorted in the order in which they are to be taken. The result
+    of a group that cannot cover its need has no meaning.
     """
     at, starts = groups.at, groups.starts
     most = np.zeros(len(starts), dtype=np.int64)
@@ -210,7 +214,7 @@ def shares(lines: Array, weights: Sequence[int]) -> Excess:
 
 
 def _vain(freed: Array, need: Array, weights: Sequence[int]) -> Excess:
-    """Return, for each line, the largest share of a column's whole that is freed beyond the need (see `measures`)."""
+    """Return the waste of each line: the largest surplus over the need, as a share of a column's whole (see `measures`)."""
     most: Excess = np.zeros(len(freed), dtype=np.int64)
     for column, weight in enumerate(weights):
         if not weight:

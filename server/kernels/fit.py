@@ -40,7 +40,7 @@ class Rows:
         """The smallest demand so far that no row can hold. A demand that is at least as large in every column fits no row either."""
 
     def hold(self, demand: Demand) -> bool:
-        """Return whether at least one row holds the demand in every column that it names."""
+        """Return whether at least one row holds the demand in every column that the demand names."""
         if not self._most or any(self._most[column] < quantity for column, quantity in demand):
             return False
         if self._failed is not None and _includes(demand, self._failed):

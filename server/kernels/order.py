@@ -83,7 +83,7 @@ def _bounded(sizes: Array, sums: Array, limit: Sequence[int | Array]) -> Mask:
 
 
 def _stretch(good: Mask) -> int:
-    """Return the index of the first item that is not true in ``good``, or the number of items if all are true."""
+    """Return the index of the first false item of ``good``, or the number of items if all are true."""
     if not len(good):
         return 0
     first = int(good.argmin())

@@ -52,7 +52,10 @@ class Divided(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The rows of one level: the slice, the start of each family in it, and the row above each family (-1 for the top row).
+    """The rows of one level.
+
+    ``rows`` is the slice of their row numbers. ``starts`` has, for each family, the index in this slice at which the family
+    starts. ``above`` has the row above each family, or -1 if there is none.
 
     ``family`` has, for each row of the level, the index of its family.
     """
@@ -166,7 +169,7 @@ def _sums(values: Array, starts: Array) -> Array:
 
 
 def largest_remainder(amount: int, weights: Sequence[int]) -> list[int]:
-    """Return the amount divided in proportion to the weights, by largest remainder.
+    """Divide the amount into whole parts in proportion to the weights, and return the parts.
 
     Units that are left after rounding down go to the parts with the largest remainders. If remainders are equal, the part with
     the lower index comes first.

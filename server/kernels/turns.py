@@ -33,7 +33,7 @@ class Children(NamedTuple):
     above: Sequence[int]
     """For each child, the index of its parent in the next higher level.
 
-    The parent of the highest level is the root, with index 0.
+    The parent of all children of the highest level is the root, with index 0.
     """
     ranked: Sequence[bool]
     """For each child, whether its share is compared. A share that is not compared counts as 0."""
@@ -103,7 +103,9 @@ def _columns(lines: Sequence[Iterable[int]]) -> Array:
 
 
 def _climb(level: Children, child: Array, demand: Array) -> tuple[Array, Array, Array]:
-    """Return the asks of one level merged into the order of their parents, and each child's usage and share after all asks.
+    """Merge the orders of asks of one level into the orders of the level above.
+
+    Also return the usage and the share of each child of the level after all asks are taken.
 
     Raise OverflowError if a number would not fit 64 bits.
     """

@@ -103,7 +103,7 @@ def _crossings(amounts: Array, starts: Array, place: Array, items: Items) -> Cro
 def _used_up(left: Array, rising: Array, whole: Array, rest: Array, heavy: Array) -> Mask:
     """Return whether rising * (whole + rest / heavy) >= left.
 
-    Only the values up to the first true value are valid, because later values may have overflowed.
+    In each group, only the values up to the first true value are valid, because later values may have overflowed.
     """
     even = left // np.maximum(rising, 1)
     enough = (rising * rest) // heavy >= left - rising * np.minimum(whole, even)

@@ -78,7 +78,10 @@ def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
 
 
 def _free(partition: Partition, asks: Sequence[Ask]) -> Sequence[Ask]:
-    """Return the asks except those that are known to fit no node or limit, because such asks do not affect the order of other asks."""
+    """Return the asks without those that are known to fit no node, or to exceed a limit.
+
+    Such asks do not affect the order of other asks.
+    """
     if partition.classes.dead:
         asks = [ask for ask in asks if not ask.ask_class.dead]
     limited = [one for one in set(map(_application, asks)) if one.limiters]
@@ -124,7 +127,7 @@ def _rungs(leaves: list[Queue]) -> list[list[Queue]]:
 
 
 def _next(queue: Queue, depth: int) -> Queue:
-    """Return the parent of a queue that is at ``depth``. A queue above ``depth`` is returned unchanged."""
+    """Return the queue's parent if the queue is at ``depth``. If the queue is above ``depth``, return the queue itself."""
     return queue if len(queue.climb) < depth else queue.climb[0][1]
 
 

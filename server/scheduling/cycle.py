@@ -97,7 +97,10 @@ def _unblock(partition: Partition) -> int:
 
 
 def _revive(partition: Partition, left: int) -> None:
-    """Requeue up to ``left`` unschedulable classes of which a node with more free capacity may take an ask."""
+    """Requeue unschedulable classes, at most ``left``.
+
+    A class is requeued if a node that has more free capacity than before may take one of its asks.
+    """
     index = partition.index
     nodes = [node for node in index.reviving if node.opened]
     index.reviving.clear()
@@ -112,7 +115,7 @@ def _revive(partition: Partition, left: int) -> None:
 
 
 def _revivable(partition: Partition, nodes: list[Node]) -> Iterator[AskClass]:
-    """Yield the unschedulable classes of which one of the nodes may take an ask."""
+    """Yield each unschedulable class of which at least one of these nodes may take an ask."""
     freed, slots = FreedNodes(nodes), {node.slot for node in nodes}
     owners = [
         one.ask.ask_class for one in partition.decisions.pledges.values() if one.node.slot in slots
@@ -173,7 +176,7 @@ def fulfil(partition: Partition, held: Pledge, node: Node, now: int, placed: lis
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
     """Place asks within a budget of steps, and append them to ``placed`` in order. Return the budget that is left.
 
-    A step places an ask or parks a group. A gang costs one step for each member. If budget is left at the end, nothing more can
+    A step places an ask or parks a group. A gang costs one step for each member. A result above 0 means that nothing more can
     be placed now. Return 0 if classes have to be requeued first.
     """
     probe = partial(_is_placeable, partition)
@@ -206,9 +209,9 @@ def settle(partition: Partition) -> None:
 
 
 def run_woken(partition: Partition, now: int, placed: list[Ask]) -> int:
-    """Place asks of the groups that were requeued because reservations are lifted, and return the number of steps that were spent.
+    """Place asks of the groups that were requeued because reservations are lifted. Return the number of steps that were spent.
 
-    Stop when a placement may have made asks outside these groups placeable, because ordinary placement must try such asks first.
+    Stop if a placement may have made asks of other groups placeable, because ordinary placement must try such asks first.
     """
     probe, spent = partial(_is_placeable, partition), 0
     while partition.classes.live_asks:

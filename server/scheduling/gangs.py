@@ -9,8 +9,8 @@ from server.state.partition import Partition
 def try_gang(partition: Partition, gang: Gang) -> list[tuple[Ask, Node]]:
     """Return a node for every waiting member, in ask order. Return an empty list if any member gets no node.
 
-    The live state is unchanged afterwards. Each member is charged to its node and queues, so that the next member sees the
-    capacity that is left. After the last member, all charges are undone.
+    The live state is unchanged afterwards. While nodes are sought, each member is charged to its node and queues, so that the
+    next member sees the capacity that is left. After the last member, all charges are undone.
     """
     application = gang.application
     assignments: list[tuple[Ask, Node]] = []

@@ -1,6 +1,7 @@
 """The order of asks (O1 to O4).
 
-The search for the next ask goes from the root down: at each queue it follows the best entry of the queue's heap (6.3, 6.4).
+The search for the next ask goes from the root down: at each queue, the search follows the best entry of the queue's heap (6.3,
+6.4).
 
 An entry in a heap has the priority that a child queue, application or group announced when the entry was added. The search
 verifies this priority, because it may be outdated.
@@ -44,10 +45,10 @@ def next_group(partition: Partition, probe: Probe) -> Group | Gang | None:
 def _straight(root: Queue) -> Group | Gang | None:
     """Return the group to which the top entries of the heaps lead, in one pass from the root.
 
-    In most calls, this pass finds the group. Return None if a queue on the way has one of three properties: its announced
-    priority is not its best priority, it does not compare by priority first, or all its asks are blocked. Outdated entries on
-    top of queues' heaps are removed. If the result is None, `_descend` has to search. A group that is returned is the group
-    that `_descend` would return.
+    In most calls, this pass finds the group. Return None if a queue on the way has one of three properties: the priority that
+    the queue announces is not its best priority, the queue does not compare by priority first, or all asks of the queue are
+    blocked. Outdated entries on top of queues' heaps are removed. If the result is None, `_descend` has to search. A group that
+    is returned is the group that `_descend` would return.
     """
     queue, heap = root, root.heap
     while heap:

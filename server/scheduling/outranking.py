@@ -1,7 +1,7 @@
 """Reservations and the asks that outrank them. An ask *outranks* a reservation if its priority is higher at their lowest common queue.
 
-This comparison determines the order in which asks may reserve, the asks that may not use reserved capacity, and the asks that may take
-a reservation over.
+This comparison determines in which order asks may reserve, which asks may not use reserved capacity, and which asks may take a
+reservation over.
 
 A reservation never keeps capacity from an ask of strictly higher priority. While such an ask is tried, all reservations that
 the ask outranks are *lifted* together. The capacity that these reservations keep, on nodes and in the limits of their queues,
@@ -201,8 +201,8 @@ def most_free(partition: Partition) -> Amounts:
 def most_headroom(partition: Partition) -> dict[Limiter, Amounts]:
     """Return the headroom, without any reservations, of each limit against which a reservation counts.
 
-    No ask can have more headroom than the returned amounts. If a class does not fit into these amounts, its asks are therefore
-    blocked, whatever reservations they outrank.
+    No ask can have more headroom than the returned amounts. Therefore, if a class does not fit into these amounts, its asks are
+    blocked, no matter which reservations they outrank.
     """
     kept: dict[Limiter, Counter[int]] = {}
     for held in partition.decisions.reservations.values():
@@ -224,7 +224,7 @@ def _promise(held: Pledge, sign: int) -> None:
 
 
 def note(partition: Partition) -> None:
-    """Mark each reservation whose owner fits now but has to wait for asks that outrank the owner.
+    """Set ``yields`` on each reservation whose owner fits now but has to wait for asks that outrank the owner.
 
     The owner waits for gangs that outrank it, and for asks that outrank it and fit on the reserved node. While the owner waits,
     it gets no other node. When the owner no longer has to wait, this function makes ordinary placement try the owner again,

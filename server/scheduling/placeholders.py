@@ -104,11 +104,11 @@ def _of_hold(partition: Partition, hold: Hold, ready: list[Ask], *, more: bool) 
 
 
 def _match(partition: Partition, ask: Ask, ready: list[Ask]) -> Swap | None:
-    """Return the ask with the first placeholder into which it fits and on whose node it may run.
+    """Return the ask with the first placeholder into which the ask fits and on whose node the ask may run.
 
-    If the ask may run on no node of such a placeholder, return the ask with the first placeholder into which it fits, and with
-    another node. If the ask fits into none of the placeholders, return a swap without a node. Return None if there is no
-    placeholder, or if the ask needs another node and no node has capacity now.
+    If the ask fits into placeholders but may run on none of their nodes, return the ask with the first of these placeholders
+    and with another node. If the ask fits into none of the placeholders, return a swap without a node. Return None if there is
+    no placeholder, or if the ask needs another node and no node has capacity now.
     """
     first: Ask | None = None
     for one in ready:

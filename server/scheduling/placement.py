@@ -177,7 +177,7 @@ def _note_failed(index: NodeIndex, ask_class: AskClass) -> None:
 
 
 def _exceeds_failed(index: NodeIndex, ask_class: AskClass) -> bool:
-    """Return whether an equal or smaller demand found no node under the same mask, and no node has gained capacity since then.
+    """Return whether an equal or smaller demand with the same node mask found no node, and no node has gained capacity since then.
 
     Many asks of different sizes that fit nowhere thus need only one search of the nodes, instead of one search for each size.
     """
@@ -295,8 +295,8 @@ def _pick_shared(
 ) -> tuple[Node | None, Sequence[NodeEntry]]:
     """Return the best node that takes the class among the first nodes of a shared heap, and the nodes that did not take it.
 
-    The nodes that did not take the class are returned only if the search gave up after MISSES_MAX nodes, so that the class should
-    use another heap. Otherwise their list is empty.
+    The nodes that did not take the class are returned only if the search gave up after MISSES_MAX nodes, so that the class
+    should use another heap. Otherwise the returned list of nodes is empty.
     """
     demand, allowed = ask_class.node_demand, ask_class.mask.allowed
     misses: list[NodeEntry] = []

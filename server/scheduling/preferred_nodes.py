@@ -51,9 +51,9 @@ def _least(index: NodeIndex, preferred: Preferred, nodes: Iterable[Node]) -> Nod
 
 
 def _refresh(index: NodeIndex, ask_class: AskClass, preferred: Preferred, takes: Takes) -> None:
-    """Add the nodes that moved up in the node order since the last refresh to the heaps of the class.
+    """Bring the heaps of the class up to date: add the nodes that moved up in the node order since the last refresh.
 
-    If a score rose, or if it costs less, build the heaps again instead.
+    Build the heaps again instead if a score rose, or if that costs less.
     """
     has_risen = preferred.buckets is None and preferred.seen != preferred.steps(index.domains)
     better = None if has_risen else index.read_log(preferred, preferred.size)

@@ -47,7 +47,7 @@ class _Woken:
 
 
 def run(partition: Partition, now: int, budget: int, placed: list[Ask]) -> int:
-    """Offer reserved capacity to asks that outrank reservations, until no such ask takes any of it.
+    """Offer reserved capacity to asks that outrank reservations, until no such ask takes any reserved capacity.
 
     Return the budget of steps that is left. The caller calls this function when the cycle has ended. If a placement makes asks
     placeable without reserved capacity, ordinary placement is done before the next offer. If the budget ends between two
