@@ -105,7 +105,7 @@ class _News:
 
 
 class PartitionOwnedError(Exception):
-    """A core that refuses all nodes, because their partition belongs to another resource manager."""
+    """The error when a core refuses all nodes, because their partition belongs to another resource manager."""
 
 
 class Leadership(Protocol):
@@ -167,7 +167,7 @@ class Shim:
         self._configured: ConfigurationAnswer | None = None
         """The core's last answer to a queue configuration that was passed to `on_configured`."""
         self.on_configured: list[Callable[[ConfigurationAnswer], None]] = []
-        """Functions that are called with each answer of the core to a queue configuration that differs from its last answer."""
+        """Functions that are called with the core's answer to a queue configuration, if it differs from the last answer."""
         self.on_live: list[Callable[[bool], None]] = []
         """Functions that are called with True when the core has confirmed all reports, and with False when a session ends."""
         self.on_warm: list[Callable[[], None]] = []
@@ -176,7 +176,7 @@ class Shim:
     async def run(self) -> None:
         """Work until cancelled.
 
-        Errors: those of `Connection.run`, PartitionOwnedError and LeaseLostError, alone or in a group.
+        Errors: those of `Connection.run`, PartitionOwnedError and LeaseLostError, alone or in an exception group.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._pump())

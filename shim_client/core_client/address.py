@@ -27,8 +27,9 @@ QUICK_OPTIONS = (
 """The options of a channel to one of several cores.
 
 The channel sends pings, and the connection ends if the core does not answer a ping in time. The option of the ping
-timeout is what ends the connection. Without this option, gRPC 1.85 waits a minute, whatever the keepalive timeout is.
-In the core, a thread of gRPC answers pings, so that a core that is busy with a long decision still answers.
+timeout sets the time after which the connection ends. Without this option, gRPC 1.85 waits a minute, whatever the
+keepalive timeout is. In the core, a thread of gRPC answers pings, so that a core that is busy with a long decision
+still answers.
 """
 
 Secrets = tuple[grpc.ChannelCredentials | None, str]

@@ -122,26 +122,26 @@ class Listener(Protocol):
     """A receiver of the connection's events and of the core's decisions."""
 
     async def registered(self, core: str) -> None:
-        """Note that a session with a core has begun, so that all objects have to be reported."""
+        """Receive the news that a session with a core has begun, so that all objects have to be reported."""
         ...
 
     async def resumed(self, core: str, why: str) -> None:
-        """Note that the session continues at another core, so that no object has to be reported again.
+        """Receive the news that the session continues at another core, so that no object has to be reported again.
 
         `why` is the reason why the session broke off.
         """
         ...
 
     async def unreachable(self, why: str) -> None:
-        """Note that no core answers; the connection retries until one does."""
+        """Receive the news that no core answers; the connection retries until one does."""
         ...
 
     async def skipped(self, core: str, why: str) -> None:
-        """Note that one of several cores does not accept this shim now, so that the shim tries the next core."""
+        """Receive the news that one of several cores does not accept this shim now, so that the shim tries the next core."""
         ...
 
     async def refused(self, why: str, *, is_unknown: bool) -> None:
-        """Note that cores refuse this shim and that no other core answers.
+        """Receive the news that cores refuse this shim and that no other core answers.
 
         A person has to act; the connection retries meanwhile. `is_unknown` says whether a core does not know the token
         or certificate of this shim.
@@ -149,11 +149,14 @@ class Listener(Protocol):
         ...
 
     async def unknown(self, why: str, seconds: float) -> None:
-        """Note that a core no longer knows this shim. The shim waits for a new token or certificate, at most for `seconds`."""
+        """Receive the news that a core no longer knows this shim.
+
+        The shim waits for a new token or certificate, at most for `seconds`.
+        """
         ...
 
     async def lost(self, why: str) -> None:
-        """Note that the session has ended, or could not begin; the connection retries."""
+        """Receive the news that the session has ended, or could not begin; the connection retries."""
         ...
 
     async def decided(self, decisions: list[Decision]) -> None:
@@ -339,7 +342,7 @@ class Connection:
         return session if session is not None and session.may_resume else None
 
     async def _attempt(self, core: Core, listener: Listener) -> _Ended:
-        """Hold a session with one of several cores if this core serves.
+        """Hold a session with one of several cores if the health service of this core reports that the core serves.
 
         Errors: EpochOldError, PartitionsMovedError, SupersededError.
         """
@@ -370,7 +373,10 @@ class Connection:
                 raise one
 
     async def _look_after(self, core: Core) -> None:
-        """Check whether one of several cores serves. Raises NoCoreError or SessionLostError."""
+        """Check whether one of several cores reports, by its health service, that it serves.
+
+        Raises NoCoreError or SessionLostError.
+        """
         where = f"the core at {core.address.target}"
         try:
             is_serving = await core.serves(SERVICE)
@@ -428,7 +434,7 @@ class Connection:
             await self._lose(listener, f"{self._broken}; {why}")
 
     async def _hold(self, session: Session, channel: Channel, listener: Listener) -> None:
-        """Run the streams and send new configurations, until the streams or a call fails.
+        """Run the streams and send new configurations, until a stream or a call fails.
 
         When the session ends, the streams finish the responses that they process.
         """

@@ -14,14 +14,14 @@ class CoreRefusedError(Exception):
 
 
 class CallerUnknownError(CoreRefusedError):
-    """A core that does not know the token or certificate of this shim.
+    """The error when a core does not know the token or certificate of this shim.
 
     The shim may not have its new token or certificate yet.
     """
 
 
 class EpochOldError(CoreRefusedError):
-    """A core that knows a newer epoch of this manager, or another process with the epoch of this shim (design 7.2)."""
+    """The error when a core knows a newer epoch of this manager, or another process with this shim's epoch (design 7.2)."""
 
     def __init__(self, message: str, known: int, *, is_connected: bool) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class EpochOldError(CoreRefusedError):
 
 
 class PartitionsMovedError(CoreRefusedError):
-    """A core that refuses a shim with an older table of cores, and names the moves since then (design 7.9)."""
+    """The error when a core refuses a shim with an older table of cores. It has the moves since that table (design 7.9)."""
 
     def __init__(self, message: str, moves: Sequence[Move]) -> None:
         super().__init__(message)

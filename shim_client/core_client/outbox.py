@@ -10,7 +10,7 @@ from shim_client.messages import Report
 OUTBOX_MAX = 500_000
 """Maximum number of reports that wait for one stream.
 
-If more reports wait, the core does not read them, and the session is restarted.
+If more reports wait, the core evidently does not read them, and the session is restarted.
 """
 
 

@@ -123,7 +123,7 @@ class Candidate:
         self._until = started + self.terms.duration - self.terms.margin
 
     def is_unsure(self) -> None:
-        """Note that a write failed.
+        """Record that a write failed.
 
         The lease has to be read again, because the store may still have carried out the write.
         """

@@ -65,7 +65,7 @@ class Elector:
             await asyncio.sleep(self._candidate.pause(started, self._clock()))
 
     async def acquired(self) -> Term:
-        """Return the present term, once this process holds the lease in a term that this method has not returned yet.
+        """Wait until this process holds the lease in a term that this method has not returned before, and return the term.
 
         From then on the process may act.
         """

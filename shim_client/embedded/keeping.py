@@ -1,8 +1,8 @@
 """The file that holds the state of an embedded cluster.
 
-With this file, a shim that was killed continues with the same cluster. Each change is appended when it happens,
-before a watch delivers it, so that a kill loses nothing. A power loss can lose the last changes. The file is
-rewritten, atomically, when the process starts and whenever it has grown to several times the state. A lock prevents a
+With this file, a shim that was killed continues with the same cluster. Each change is appended when it happens, before
+a watch delivers it, so that a kill loses nothing. A power loss can lose the last changes. The file is rewritten,
+atomically, when the process starts and whenever it has grown to several times the size of the state. A lock prevents a
 second process from using the file.
 """
 
@@ -25,14 +25,14 @@ NAME_MAX = 40
 
 
 class NoStateError(Exception):
-    """A folder in which no state can be saved.
+    """The error when no state can be saved in a folder.
 
     The message names the folder and the reason.
     """
 
 
 class StateInUseError(NoStateError):
-    """A folder that another running process uses for its state."""
+    """The error when another running process uses the folder for its state."""
 
 
 def default_folder(directory: Path, environment: Mapping[str, str]) -> Path:

@@ -26,7 +26,7 @@ OBJECTS_MAX = 1_000_000
 DEPTH_MAX = 100
 """The largest depth of nested mappings and lists of a YAML file. The core has the same limit for `queues.yaml`.
 
-Deeper nesting of JSON is limited by Python.
+For JSON, Python's own parser has a limit.
 """
 
 KINDS_IN_ORDER = (

@@ -15,7 +15,7 @@ APPLICATION = "evenhand.io/barrier"
 
 
 def put(state: State, session: CoreSession, node: str) -> None:
-    """Send a barrier after all reports of pods.
+    """Send a barrier, which is an ask that the core refuses, after all reports of pods.
 
     `node` is the node that waits for the barrier, or "" when the sync waits.
     """
@@ -36,7 +36,7 @@ def put(state: State, session: CoreSession, node: str) -> None:
 
 
 def passed(session: CoreSession, key: str) -> str | None:
-    """Remove the barrier with this key and return the node that waited for it.
+    """Remove the barrier with this key, which the core has refused, and return the node that waited for it.
 
     Return "" if the sync waited, and None if there is no barrier with this key.
     """

@@ -142,7 +142,10 @@ class Mirror:
         return self.state.owner(partition)
 
     def handle(self, news: Input, group: str = "") -> None:
-        """Process one input. `group` is the group of cores from which a decision or link comes; "" means the group `rest`."""
+        """Process one input.
+
+        For a decision or a `Link`, `group` is the group of cores from which it comes; "" means the group `rest`.
+        """
         state = self.state
         session = state.sessions[group or state.rest]
         match news:

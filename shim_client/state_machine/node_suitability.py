@@ -70,7 +70,7 @@ def is_judged(state: State, pod: PodRecord) -> bool:
 def narrowed(state: State, pod: PodRecord, report: PodReport) -> PodReport:
     """Return the ask with a list of the nodes that suit it at present.
 
-    A pod whose place is kept (see `promises`) keeps the list of its last report.
+    A pod for which a place on a node is kept (see `promises`) keeps the list of its last report.
     """
     if pod.promise and pod.sent is not None:
         return _limited_as(report, pod.sent)
@@ -148,7 +148,10 @@ def _holds_for(other: PodRecord, pod: PodRecord) -> bool:
 
 
 def _freed(state: State, pod: PodRecord, question: Question) -> set[str]:
-    """Return the topology domains in which the pod could replace a placeholder that the question counts."""
+    """Return the topology domains in which the pod could replace a placeholder.
+
+    Only placeholders that the question counts are considered.
+    """
     around = state.neighbourhood
     counted = [
         other

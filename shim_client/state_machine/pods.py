@@ -308,8 +308,8 @@ def _needs_devices(facts: PodFacts) -> str:
 def _lacks_volume(state: State, pod: PodRecord) -> str:
     """Return the name of a volume that does not exist yet and without which the pod can have no node.
 
-    Return "" when no volume is missing. The core keeps an ask that it knows even if the free volumes of the ask are
-    gone. The ask then suits no node.
+    Return "" when no volume is missing. An ask that the core already knows stays there, even if its free volumes are
+    gone. No node suits the ask then.
     """
     for name in pod.facts.claims:
         claim = state.claim_of(pod, name)

@@ -22,7 +22,7 @@ def keep(state: State, pod: PodRecord, node: str, check: tuple[str, str]) -> Non
 
 
 def end(state: State, partition: str, check: str) -> None:
-    """Give up all places that are kept for a check. The core numbers the checks of each partition separately.
+    """Give up all places that are kept for the pods of a plan check. The core numbers the checks of each partition separately.
 
     An unknown check is ignored.
     """

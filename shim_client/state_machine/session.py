@@ -83,7 +83,7 @@ def _tell_when_answered(state: State, session: CoreSession) -> None:
 
 
 def passed_barrier(state: State, session: CoreSession, key: str) -> bool:
-    """Continue the work that waited for a barrier.
+    """Continue the work that waited until the core has processed all reports before a barrier.
 
     Return False when no barrier has this key.
     """

@@ -42,7 +42,7 @@ class Phase(Enum):
 
 
 class Standing(Enum):
-    """The state of the report of a node or application in this session with the core."""
+    """How far the report of a node or an application has come in this session with the core."""
 
     UNSENT = auto()
     SENT = auto()
@@ -158,7 +158,7 @@ class PodRecord:
     soft: bool = False
     """Whether the core ordered a soft eviction: the shim only marks the pod, and another operator deletes it (J11)."""
     marked: bool = False
-    """Whether the label of the order `order` was seen on the pod."""
+    """Whether the shim has seen, on the pod, the label of the soft eviction that `order` requests."""
     void: Releasing | None = None
     """The facts of an annotation on the pod that is no longer valid and is being removed."""
     freed: FreedCapacity | None = None
@@ -208,7 +208,7 @@ class CoreSession:
     These victims are evicted as soon as the core knows them.
     """
     barriers: dict[str, str] = field(default_factory=dict)
-    """Keys of barriers that were sent.
+    """Keys of barriers (asks whose refusal shows that the core has processed all earlier reports) that were sent.
 
     Each key has the node that waits for the barrier, or "" when the sync waits.
     """

@@ -39,7 +39,7 @@ class Assignment(NamedTuple):
 
 
 class Question(NamedTuple):
-    """The key of a tally.
+    """Which pods to count, and by which node label. A question is the key of its counts, its tally.
 
     A question names the pods to count (the pods that all of `whos` select), and the node label whose values are the
     topology domains.
@@ -55,7 +55,7 @@ class Question(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """The numbers of pods that match a question, by topology domain.
+    """The numbers of pods that a question selects, by topology domain.
 
     `users` is the number of pods that have a demand with this question.
     """
@@ -74,7 +74,10 @@ class Guard:
 
 
 class Shelf(Generic[Key, Kept]):
-    """An index of tallies or guards by namespace. `near` finds the entries that may concern the pods of a namespace."""
+    """An index of counters (tallies or guards) by the namespaces of the pods that they concern.
+
+    `near` finds the entries that may concern the pods of a namespace.
+    """
 
     def __init__(self) -> None:
         self._all: dict[Key, Kept] = {}
@@ -111,7 +114,10 @@ def _homes(who: Who) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Neighbourhood:
-    """All tallies and guards; `version` changes when a count changes."""
+    """All counts of pods by place: tallies for the demands of pods, and guards for required anti-affinities.
+
+    `version` changes when a count changes.
+    """
 
     version: int = 0
     namespace_labels: dict[str, Labels] = field(default_factory=dict)
@@ -173,7 +179,7 @@ class Neighbourhood:
                 self._forget(tally.counts)
 
     def counts(self, question: Question) -> Mapping[str, int]:
-        """Return the number of pods by place for a question whose tally exists."""
+        """Return the number of selected pods by place, for a question that a demand of at least one pod asks."""
         return self._tally(question).counts
 
     def _tally(self, question: Question) -> Tally:
@@ -189,7 +195,7 @@ class Neighbourhood:
         return guard
 
     def _forget(self, counts: Counter[str]) -> None:
-        """Remove the counter of a dropped tally from the record of the counters that count each pod."""
+        """Remove the counter of a dropped tally from `_counted`, the record of the counters in which each pod counts."""
         for uid, counted in list(self._counted.items()):
             if any(one is counts for one, _ in counted):
                 self._counted[uid] = [one for one in counted if one[0] is not counts]
@@ -217,7 +223,10 @@ class Neighbourhood:
         return further is not None and selects(further, self.namespace_labels.get(namespace, _NONE))
 
     def guards_against(self, namespace: str, labels: Labels) -> Iterable[Guard]:
-        """Yield the guards of pods whose anti-affinity excludes a pod with this namespace and these labels."""
+        """Yield the guards whose anti-affinity excludes a pod with this namespace and these labels.
+
+        A guard counts, by place, the pods that have a required anti-affinity.
+        """
         for guard in self.guards.near(namespace):
             if self.means(guard.term.who, namespace, labels):
                 yield guard
@@ -248,7 +257,10 @@ class Neighbourhood:
 
 
 def questions(demands: Demands) -> list[Question]:
-    """Return the questions of a pod's demands: for affinity, for anti-affinity, for topology spread, and for preferences, in this order."""
+    """Return the questions of a pod's demands: which pods to count, and by which node label.
+
+    The questions of affinity come first, then those of anti-affinity, of topology spread, and of preferences.
+    """
     all_of = tuple(term.who for term in demands.together)
     return [
         *(Question(all_of, term.topology_key, staying=False) for term in demands.together),
@@ -259,7 +271,7 @@ def questions(demands: Demands) -> list[Question]:
 
 
 def question_of(preference: Preference) -> Question:
-    """Return the question of a preference.
+    """Return the question of a preference: which pods to count, and by which node label.
 
     The question counts the pods that the preference selects, except the pods of its group, which the core itself
     counts.

@@ -118,7 +118,10 @@ def _bounded(spec: Fields, key: str) -> list[Fields]:
 
 
 def _need(container: Fields, state: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return, for each type, the maximum of the requested, the allocated and the present amount of the container."""
+    """Return, for each type, the maximum of the requested, the allocated and the present amount of the container.
+
+    With ``infeasible``, return only the present amounts, because the node cannot provide the requested ones.
+    """
     where = f"{text(container, 'name')!s:.80}."
     asked = amounts(mapping(container, "resources", where), "requests", where)
     if not state:
