@@ -161,10 +161,10 @@ class Core:
     one_of_several: bool = False
     """Whether the options name several cores, so that another core may decide later."""
     follower: "Core | None" = None
-    """The connection to a core that follows this one closely. None if no follower was requested, or if none is close."""
+    """A connection to a core that follows this one closely (`follower_choice`); None if none does or none was requested."""
 
     def patience(self, doing: str) -> AbstractContextManager[Callable[[str], None]]:
-        """Return a context manager. If its block takes long, it prints a notice about the work in progress."""
+        """Return a context manager that prints a notice about the work in progress if its block takes long."""
         return nullcontext(_unsaid) if self.silent else terminal.patience(doing)
 
     def ask(
@@ -223,7 +223,7 @@ def _unsaid(text: str) -> None:
 
 
 Opener = Callable[[], AbstractContextManager["Core"]]
-"""A function that opens the connection that the options describe. The context manager that the function returns raises Fault."""
+"""A function that opens the connection that the options describe. The returned context manager raises Fault."""
 
 
 class FollowerOpener(Protocol):
@@ -344,7 +344,7 @@ class _Way(NamedTuple):
         return open_channel(address, self.credentials, self.context.tls_server_name)
 
     def deciding(self, listed: str) -> str:
-        """Return the address of the core of a comma-separated list that decides. Raises Fault if an address is invalid.
+        """Return the address of the core that decides, out of a comma-separated list. Raises Fault if an address is invalid.
 
         If no core decides, return the address of the first core that answers. If no core answers, return the first
         address.

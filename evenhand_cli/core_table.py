@@ -60,7 +60,7 @@ class CoreTable(NamedTuple):
 
     @property
     def owners(self) -> dict[str, str]:
-        """The name of the group of each partition that the table names."""
+        """For each partition that the table names: the name of the group that decides for it."""
         return {each: one.name for one in self.groups for each in one.partitions}
 
     def owner(self, partition: str) -> CoreGroup:

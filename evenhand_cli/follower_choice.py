@@ -14,14 +14,20 @@ A leader sends a message every second.
 
 
 def is_follower(found: replication_pb2.GetReplicationResponse, term: str) -> bool:
-    """Return whether a core follows the leader of a term closely, and has made the same decisions as the leader."""
+    """Return whether a core follows the leader of a term closely, and has made the same decisions as the leader.
+
+    BEHIND_MAX and SILENT_MS_MAX say what is close.
+    """
     behind, silent_ms = found.leader_position - found.position, found.now_ms - found.heard_ms
     is_same = found.state == "follower" and found.term == term and not found.difference
     return is_same and _is_close(behind, found.heard_ms, silent_ms)
 
 
 def is_close(picture: inspect_pb2.Picture) -> bool:
-    """Return whether an answer is from a core that decides, or from a core that follows closely."""
+    """Return whether an answer is from a core that decides, or from a core that follows closely.
+
+    BEHIND_MAX and SILENT_MS_MAX say what is close.
+    """
     silent_ms = picture.taken_at_ms - picture.heard_ms
     return not picture.follows or _is_close(picture.behind, picture.heard_ms, silent_ms)
 

@@ -1,6 +1,6 @@
 """The shortening of names that are longer than their line. All output to a terminal uses this module for shortening.
 
-A name is shortened in its middle, because a name on two lines cannot be copied, and because names of one workload
+A long name is shortened, and not broken over two lines. It is shortened in its middle, because names of one workload
 differ at the end. A command that contains such a name is shown in full on a separate line, so that it can be copied.
 `--output wide` shows all names in full.
 """

@@ -47,8 +47,7 @@ class RenewedSecrets:
     def _renew(self, stamps: list[_Stamp]) -> bool:
         """Read changed files.
 
-        Return whether the content of several files may not belong together, because a file changed while the files
-        were read.
+        Return True if a file changed while the files were read, so that their contents possibly do not belong together.
         """
         try:
             value = self._read()

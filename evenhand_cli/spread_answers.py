@@ -44,9 +44,9 @@ def _is_unknown(answer: Message) -> bool:
 
 
 def _add(whole: Message, one: Message) -> None:
-    """Add the lists of one answer to the lists of another answer, also within single messages.
+    """Add the lists of the answer ``one`` to those of the answer ``whole``, also in messages that are fields of both.
 
-    Set the fields that the other answer lacks.
+    Set the fields that ``whole`` lacks.
     """
     for field, value in one.ListFields():
         mine = getattr(whole, field.name)

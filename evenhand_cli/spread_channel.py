@@ -152,7 +152,10 @@ class SpreadChannel:
         return Fault(found.what, where=where, advice=found.advice, code=found.code)
 
     def miss(self, group: CoreGroup, error: grpc.RpcError) -> None:
-        """Print that the answer lacks a group that could not be reached. For each group the notice is printed once."""
+        """Print that the answer lacks the part of a group that could not be reached.
+
+        For each group the notice is printed once.
+        """
         if group.name not in self.missing:
             self.missing.add(group.name)
             fault = self.fault(group, error)

@@ -112,7 +112,8 @@ def _documents(text: str, name: str) -> Iterator[Document]:
 def _check_depth(text: str, name: str) -> None:
     """Raise Fault for a text that is nested too deeply.
 
-    The check reads the parse events. Parsing into nodes is recursive, so that deep nesting could overflow the stack.
+    The check reads the parser's events, and makes no nodes: making nodes is recursive, and deep nesting could overflow
+    the stack.
     """
     depth = 0
     for event in yaml.parse(text, Loader=Loader):
@@ -145,7 +146,8 @@ class _Aliases:
         """Return the number of values and levels of a node.
 
         Raises Fault if aliases repeat too much, or lead in a circle. In a text, an alias comes after the node that the
-        alias names. For this reason the recursion of this function is no deeper than the text.
+        alias names, so that this node was counted before. For this reason the recursion of this function is no deeper
+        than the nesting of the text.
         """
         if isinstance(node, yaml.ScalarNode):
             return 1, 0

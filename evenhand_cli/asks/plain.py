@@ -163,7 +163,7 @@ def _report(written: PlainAsk, options: Options) -> PodReport:
 
 
 def _resource(written: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Return quantities with the units of queues.yaml, where a vcore is a core.
+    """Return the amounts of quantities that have the units of queues.yaml, where a vcore is a core.
 
     The amount of pods is 1 unless another number is given.
     """

@@ -74,7 +74,8 @@ def _wanted(owner: dict[str, Any]) -> int:
 def _sized(pod: dict[str, Any], wanted: int) -> dict[str, Any]:
     """Return the pod with the size of its job as a label.
 
-    The shim would ask the owner for this size (J1).
+    The label is needed because the shim would read this size from the pod's owner (J1), which a simulation does not
+    have.
     """
     marks = pod["metadata"].get("labels") or {}
     known = marks.get(labels.JOB_MEMBERS) or marks.get(labels.JOB_MEMBERS_OWN)

@@ -246,7 +246,7 @@ class _Steps:
             )
 
     def _copy(self, source: _Group, target: _Group) -> None:
-        """Stop the former owner, and send the new owner a copy of the partition.
+        """Stop the decisions of the former owner about the partition, and send the new owner a copy of the partition.
 
         Raises Fault if a core of these groups refuses or does not answer.
         """
@@ -358,7 +358,7 @@ def _only_group() -> None:
 
 
 def _is_taken(source: _Group, target: _Group) -> bool:
-    """Return whether the new owner has the partition or its copy already, and the former owner has stopped."""
+    """Return whether the new owner already owns the partition, or has a copy of it while the former owner has stopped."""
     if target.found.state == "owned":
         return True
     has_copy = target.found.next_revision == target.row.revision

@@ -105,7 +105,7 @@ def _show(core: Core, output: Form) -> None:
     """Show the state of each core.
 
     Raises Fault if the only core does not answer. Raises typer.Exit if one of several cores does not answer, or if a
-    follower made another decision.
+    follower made another decision than its leader.
     """
     found: dict[str, pb.GetReplicationResponse] = {}
     away: list[Text] = []

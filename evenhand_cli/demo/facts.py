@@ -134,7 +134,7 @@ def count_pods(pods: Iterable[Mapping[str, Any]], schedulers: Iterable[str]) -> 
 
 
 def fate(pod: Mapping[str, Any], schedulers: frozenset[str]) -> str:
-    """Return the state of a pod: bound, pending, finished, refused or others."""
+    """Return the name of the field of `PodCounts` in which a pod is counted, such as `bound` or `others`."""
     spec = pod.get("spec") or {}
     if spec.get("schedulerName") not in schedulers:
         return "others"

@@ -3,8 +3,8 @@
 Whole columns are left out, the least important first, and long text is folded between words. Every column has a
 priority. A column whose cells are all equal is left out before a column that distinguishes rows. This rule does not
 apply to columns that carry the answer to the user's question. Names get their width before columns that do not carry
-the answer. A name that still does not fit is shortened in its middle, because a name on two lines cannot be copied. A
-note below the table names the columns that were left out or shortened. `--output wide` shows all columns in full.
+the answer. A name that still does not fit is shortened in its middle, and not broken over two lines. A note below the
+table names the columns that were left out or shortened. `--output wide` shows all columns in full.
 """
 
 import re
@@ -45,7 +45,7 @@ NAME_MAX = 40
 NAME_LEAST = 16
 """Smallest width to which names are shortened if their column sets no smallest width."""
 NAME_FIRST = 40
-"""Width up to which a name takes precedence over columns without the answer."""
+"""Width that a name may take before columns that do not carry the answer to the user's question get any width."""
 CONTINUED = Text()
 """The cell of a line that continues the row above it."""
 _WORDS = re.compile(r"(?<= )")
@@ -87,7 +87,7 @@ class Column:
         return min(self.width(), max(least, cell_len(self.name)))
 
     def wanted(self) -> int:
-        """Return the width that the column gets before columns without the answer get any width."""
+        """Return the width that this column gets before columns that do not carry the answer get any width."""
         if not self.names:
             return self.narrowest()
         return min(self.width(), max(NAME_FIRST, self.narrowest()))

@@ -175,8 +175,8 @@ def _of_waiting(ask: explain_pb2.WaitingAsk, now: int, *, full: bool) -> Iterato
 def _preemption(ask: explain_pb2.WaitingAsk, now: int) -> Iterator[tuple[str, str]]:
     """Yield facts on preemption: a sentence for each policy, and how many candidates each rule protects.
 
-    For a gang there is no line on protected candidates, and a line on the shadow only if its result differs from the
-    result under the live settings.
+    For a gang there is no line on protected candidates. A gang has a line on the shadow only if the result under the
+    shadow settings differs from the live result.
     """
     if ask.HasField("preemption"):
         yield "preemption", brief(ask.preemption, now)

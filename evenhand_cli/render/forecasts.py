@@ -109,6 +109,8 @@ def headline(found: pb.SimulateConfigurationResponse) -> str:
 def _drains(found: pb.SimulateConfigurationResponse) -> str:
     """Return a sentence about the queues that drain, and about the consequences for their pods and asks.
 
+    A queue that drains takes no new applications, and is removed when it is empty.
+
     Return "" when no queue drains.
     """
     queues = [

@@ -23,9 +23,9 @@ LINES_MAX = 4
 """Maximum number of sentences of a decision that are shown unless the user requests all."""
 CHANGES_MAX = 4
 LATE_MS = 30_000
-"""Longest delay of the history, in milliseconds, that the output does not mention.
+"""Milliseconds by which the history may be late before the output mentions this.
 
-If the delay is longer, the output says up to which instant the history is written.
+If the history is later, the output says up to which instant the history is written.
 """
 
 

@@ -20,7 +20,7 @@ ORIGINS: Mapping[int, str] = {
     inspect_pb2.SETTING_ORIGIN_TAG: "namespace annotation",
 }
 SETTING_LEAST = 28
-"""Smallest width to which queues and settings are shortened."""
+"""Smallest width to which the names of queues and settings are shortened."""
 TEXT_LEAST = 20
 """Smallest width to which values and their origins are folded."""
 Line = tuple[str, str, str]

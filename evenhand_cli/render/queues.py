@@ -68,7 +68,10 @@ class Row:
         return own or [kind for kind in (self.dominant(),) if kind]
 
     def _uneven(self) -> list[str]:
-        """Return the contended types in which the queue's usage is above or below its deserved share."""
+        """Return the contended types in which the queue's usage is above or below its deserved share.
+
+        A type is contended if the siblings want more of it than there is.
+        """
         share = self.queue.proportional_share
         return [kind for kind in share.standing if share.entitled[kind] == share.deserved[kind]]
 

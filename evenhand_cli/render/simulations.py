@@ -73,7 +73,7 @@ class Block:
     def is_told(self, *, several: bool) -> bool:
         """Return whether the row in the table has all facts about the asks.
 
-        With `several` the result is also True for asks for which pods would be evicted.
+        If there are `several` answers, the result is also True for asks for which pods would be evicted.
         """
         evicts = all(one.victims and not one.victims_elsewhere for one in self.asks)
         return self.is_placed or (several and evicts)

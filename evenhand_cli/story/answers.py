@@ -25,7 +25,7 @@ class Answers:
 
     @classmethod
     def of(cls, player: Player) -> "Answers":
-        """Return the answers for a story before its first step."""
+        """Return an `Answers` object for a story of which no step has run yet."""
         return cls(player, DecisionLog(player.core))
 
     def note(self, turn: Turn) -> None:

@@ -96,7 +96,7 @@ class _Writer:
     groups: dict[str, list[str]] = field(default_factory=dict)
     """The names of each group, by the pattern of the group's sentence, such as `{} waits: ...`.
 
-    For a complete line, the names are stored by the key that was given for the line.
+    The group of a complete line has a key instead of a pattern, and no names.
     """
     short: dict[str, str] = field(default_factory=dict)
     whole: dict[str, Entry] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class _Writer:
                 yield Entry(full, short)
 
     def _name(self, form: str, name: str, short: str = "") -> None:
-        """Add a name to the group of entries whose sentence has the pattern `form`.
+        """Add a name to the group whose sentence has the pattern `form`, such as `{} waits: ...`.
 
         `short` is the pattern of the sentence in short output.
         """
@@ -142,7 +142,7 @@ class _Writer:
             self.short[form] = short
 
     def _whole(self, key: str, line: str, because: str = "") -> Entry:
-        """Add a complete line to the group of the key, and return the group."""
+        """Add a complete line, which has no place for names, to the entry of the key, and return the entry."""
         self.groups.setdefault(key, [])
         entry = self.whole.setdefault(key, Entry(because=because))
         entry.lines.append(line)

@@ -20,7 +20,8 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 class Step(BaseModel):
     """One instant of a story: the events, the expected decisions of the core, and the expected state afterwards.
 
-    When ``then`` is None, the decisions are not checked. Each key after ``then`` checks one kind of query.
+    When ``then`` is None, the decisions are not checked. Each key after ``then`` checks the core's answers to one kind
+    of query.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -52,7 +52,10 @@ class Player:
 
     @classmethod
     def of(cls, example: Example) -> "Player":
-        """Return a story before its first step. Raises Fault for a configuration with errors and for unknown words."""
+        """Return a player for a story of which no step has run yet.
+
+        Raises Fault for a configuration with errors and for unknown words.
+        """
         configuration = configured(example.configuration, example.source)
         _check(example)
         core = Core(configuration)

@@ -241,11 +241,11 @@ class _Read:
         return cls(found.value, reporter, source, text.line - 1)
 
     def line(self, path: Path) -> int:
-        """Return the line of the file at which the part begins."""
+        """Return the line of the file at which the part of the value at a path begins."""
         return self.reporter.line(path) + self.offset
 
     def fault(self, what: str, path: Path, advice: str = "") -> Fault:
-        """Return a fault that names the line of the part."""
+        """Return a fault that names the line at which the part of the value at a path begins."""
         return _fault(what, self.source, self.line(path), advice)
 
 

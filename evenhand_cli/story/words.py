@@ -486,9 +486,9 @@ def _existing(words: Words, name: str, known: Known) -> Event:
 
 
 def _mark(words: Words, last: str) -> ReleaseMark | None:
-    """Return the facts about a pod's eviction in a line, or None.
+    """Return the facts about a pod's eviction that a line gives by `dying` or `mark=`, or None if the line has neither.
 
-    If the line names the decision `last`, the result has the decision id that the argument ``last`` contains.
+    If the line names the decision as `last`, the result has the id in the argument ``last``.
     """
     if words.flag("dying"):
         return ReleaseMark(Termination.UNKNOWN, "", "", "")
