@@ -103,9 +103,9 @@ class Console:
         return cookies_of(request, self.options.hosts)
 
     def _wake(self, token: str, kinds: Kinds) -> None:
-        """Wake the readers of all pages that concern one of these kinds of events.
+        """Wake the readers of a token's pages that are read after one of these kinds of events.
 
-        Without kinds, wake the readers of all pages.
+        Without kinds, wake the readers of all pages of the token.
         """
 
         def concerns(key: Key) -> bool:

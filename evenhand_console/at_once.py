@@ -39,7 +39,7 @@ def begin(read: Callable[[], Answer]) -> "Future[Answer]":
     """Begin a read in another thread, and return its Future.
 
     The method `result()` of the Future waits for the result, or raises the Fault of the read. A read must not begin
-    other reads: if all threads run reads that wait for reads which they began, no read can continue.
+    other reads. Otherwise all threads could wait for reads that no thread is free to run.
     """
     extend = _EXTEND.get()
     if extend is None:

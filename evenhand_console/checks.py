@@ -21,9 +21,9 @@ For a role that may not request checks, the value is None. If there is no answer
 instant.
 """
 KEEP_MS: Final = 1000
-"""Milliseconds for which an answer of the checks counts as new in a cluster without pods. Then new checks begin."""
+"""Milliseconds for which an answer of the checks counts as new in a cluster without pods. After this time, new checks begin."""
 PODS_PER_MS: Final = 5
-"""For each PODS_PER_MS pods of the cluster, an answer counts as new one millisecond longer.
+"""The time for which an answer counts as new grows by one millisecond for every PODS_PER_MS pods of the cluster.
 
 With this rule, the checks take at most a fortieth of a processor.
 """

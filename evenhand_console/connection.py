@@ -79,7 +79,7 @@ class Connection:
                 self._close_unused(opened)
 
     def leave_follower(self, opened: "Opened") -> None:
-        """Read at the core that decides from now on, and end the streams of events from the follower."""
+        """From now on, read at the core that decides. End the streams of events from the follower."""
         with self._lock:
             if opened.reader is None:
                 return
@@ -92,7 +92,8 @@ class Connection:
     def renew(self, opened: "Opened", token: str) -> None:
         """Open another connection in a thread, if `opened` is the current one and is at least RENEW_S old.
 
-        Readers use the current connection until the other one is open, because a core that does not answer takes seconds.
+        Readers use the current connection until the other one is open, because opening takes seconds if a core does not
+        answer.
         """
         with self._lock:
             is_young = self.clock() - opened.since_s < RENEW_S
@@ -138,7 +139,10 @@ class Opened:
     """An open connection, and the number of its readers."""
 
     def __init__(self, opener: Open, token: str, since_s: float, newest: Newest) -> None:
-        """Open a connection. ``since_s`` is the present instant. No follower gives an older state than ``newest``."""
+        """Open a connection. ``since_s`` is the present instant.
+
+        A follower answers only from a state that is not older than ``newest``.
+        """
         self._stack = ExitStack()
         self.core = self._stack.enter_context(opener(token))
         self.reader = reader_of(self.core, newest)

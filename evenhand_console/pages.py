@@ -91,7 +91,7 @@ class Pages:
     def fragment(self, name: str, read_at: str = "", **values: object) -> Fragment:
         """Return the changing part of the page of a view.
 
-        If ``read_at`` is not empty, its sentence is the last line.
+        The last line is the sentence ``read_at``, unless it is empty.
         """
         line = Markup('<p class="as-of">{}</p>\n').format(escaped(read_at)) if read_at else ""
         return Fragment(self.whole(f"views/{name}.html", **values) + line)

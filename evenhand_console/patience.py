@@ -55,8 +55,8 @@ class Impatient(H11Protocol):
 
         No progress means that no request came, or that the client has read none of the bytes that waited to be sent.
 
-        ``seen`` is the request that was complete at the last check. ``unsent`` is the number of bytes that waited at
-        the last check.
+        ``seen`` is the latest request at the last check, or None if the answer to that request was not complete then.
+        ``unsent`` is the number of bytes that waited at the last check.
         """
         waiting = self.transport.get_write_buffer_size()
         cycle: RequestResponseCycle | None = self.cycle

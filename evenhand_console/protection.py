@@ -37,7 +37,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "X-Frame-Options": "DENY",
 }
 TRIED_S: Final = 3600
-"""Seconds for which a proof is valid that a browser has seen an answer.
+"""Seconds for which a browser's proof of having seen an answer is valid.
 
 After that time, the answer may have changed with the cluster.
 """
@@ -51,7 +51,7 @@ class Hosts:
     """The addresses under which browsers reach the console: `HOST:PORT` as in the header Host, and whole origins."""
 
     def __init__(self, listen: str, origins: Sequence[str] = ()) -> None:
-        """Make the set of the address on which the console listens, and of the origins that were given as options."""
+        """Begin with the address on which the console listens, and with the origins that were given as options."""
         own = [f"http://{one}" for one in _own_names(listen)]
         self.origins = frozenset(map(_as_browsers_write, (*own, *origins)))
         self.hosts = frozenset(urlsplit(one).netloc for one in self.origins)
@@ -149,14 +149,14 @@ class Proof(Enum):
 
 
 def tried_mark(secret: bytes, one: Tried, now_s: float) -> str:
-    """Return the proof that a browser has seen an answer at an instant, in seconds."""
+    """Return a text which proves that a browser saw an answer at the instant ``now_s``."""
     seconds = int(now_s)
     mark = _sealed(secret, "tried", one.session, one.token, *one.base, one.text, seconds)
     return f"{seconds}-{mark}"
 
 
 def proven(secret: bytes, one: Tried, now_s: float, given: str) -> Proof:
-    """Check whether a text proves at an instant that a browser has seen an answer. A proof is valid for TRIED_S."""
+    """Check whether a text proves that a browser has seen an answer, less than TRIED_S seconds before ``now_s``."""
     seconds, _, _ = given.partition("-")
     if not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= DIGITS_MAX):
         return Proof.NONE

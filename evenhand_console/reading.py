@@ -39,7 +39,7 @@ _OF_THE_FOLLOWER: Final = frozenset(
         grpc.StatusCode.CANCELLED,
     }
 )
-"""The failures of a follower after which no view is read there."""
+"""The failures of a follower after which no view is read at this follower."""
 _OF_A_VIEW: Final = frozenset(
     {
         grpc.StatusCode.INTERNAL,
@@ -48,9 +48,12 @@ _OF_A_VIEW: Final = frozenset(
         grpc.StatusCode.UNKNOWN,
     }
 )
-"""The failures that are those of the follower only if the core that decides can answer: a visitor's token may be invalid."""
+"""Failures that the follower may have caused, or the view itself, for example by an invalid token.
+
+They count as failures of the follower only if the core that decides answers the same reads.
+"""
 _BEHIND: Final = frozenset({"FOLLOWER_BEHIND", "OTHER_HISTORY"})
-"""The reasons for which a follower does not answer from its state."""
+"""The reasons that a follower gives when its state cannot be used for an answer."""
 
 Read = TypeVar("Read")
 
@@ -85,8 +88,8 @@ class Source:
     def read(self, token: str, view: Callable[[Core], Read]) -> Found[Read]:
         """Return the result of a view's reads with a token, at a follower if one follows closely.
 
-        Without a token, read with the console's identity if it is shared. If a core answers that no longer decides, look once more
-        for the one that does. Raises Fault if the core does not answer or refuses.
+        Without a token, read with the console's identity if it is shared. If the core that answers no longer decides,
+        look once more for the core that does. Raises Fault if the core does not answer or refuses.
         """
         try:
             return self._read(token, view)
@@ -253,7 +256,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """An answer, of which only the field is used that says from which state of the core it is."""
+    """An object in place of an answer. It has only the field that `Pictures` reads: the state of the core."""
 
     picture: inspect_pb2.Picture
 
@@ -267,7 +270,7 @@ def _is_older(found: inspect_pb2.Picture, shown: tuple[int, str]) -> bool:
 def _named(address: str, latest: inspect_pb2.Picture | None) -> str:
     """Return a sentence that names a follower and its leader.
 
-    If the core names no leader, as for a viewer, the sentence names no core.
+    If the answer does not have the leader's address, as an answer to a viewer, the sentence names no core.
     """
     if latest is None or not latest.follows:
         return ""

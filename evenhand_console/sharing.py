@@ -87,17 +87,17 @@ Pause = Callable[[Key], float]
 
 
 class Tokens(Protocol):
-    """An object that is informed of the tokens whose pages the core answers (see `Waking`)."""
+    """An object that is told for which tokens there are open pages that the core answers (see `Waking`)."""
 
     def open(self, token: str) -> None:
-        """Count one more page of a token."""
+        """Count one more open page of the visitor with this token."""
 
     def close(self, token: str) -> None:
-        """Stop counting one page of a token."""
+        """Count one open page less of the visitor with this token."""
 
 
 class Readers:
-    """All readers, one for each different open page."""
+    """The readers of all open pages: one reader for each different page."""
 
     def __init__(self, make: Make, pause: Pause, entries_max: int = ENTRIES_MAX) -> None:
         self._make = make
@@ -120,7 +120,7 @@ class Readers:
     def wake(self, token: str, concerns: Callable[[Key], bool]) -> None:
         """Wake the readers of a token's pages for which `concerns` returns true.
 
-        Each of these pages is read as soon as the rest of its reader is over.
+        Each of these pages is read as soon as its reader has rested long enough since the last read.
         """
         for key, entry in self._entries.items():
             if key.token == token and concerns(key):
@@ -270,7 +270,7 @@ class _Entry:
             self._used.clear()
 
     def wake(self) -> None:
-        """Let the page be read as soon as the rest of its reader is over."""
+        """Let the page be read as soon as its reader has rested long enough since the last read."""
         self._woken.set()
 
     async def fresh(self) -> Fragment:

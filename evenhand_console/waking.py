@@ -1,4 +1,4 @@
-"""Streams of kinds of events, one stream for each token with open pages.
+"""Streams that tell which kinds of events have occurred, one stream for each token with open pages.
 
 An event wakes the readers of the pages that the event concerns.
 
@@ -19,11 +19,14 @@ from evenhand_cli.faults import Fault
 from evenhand_console.reading import LogInFault, status_of
 
 STREAMS_MAX: Final = 16
-"""Largest number of streams. The pages of further tokens are read at intervals."""
+"""Largest number of streams of events. The pages of further tokens are read at intervals."""
 AGAIN_S: Final = 1.0
-"""Seconds after which a lost stream is opened again. After each further failure, the time is twice as long."""
+"""Seconds after which a lost stream of events is opened again. After each further failure, the time is twice as long."""
 AGAIN_MAX_S: Final = 60.0
-"""The longest time, in seconds, until a lost stream is opened again. For a refused stream, this time is always used."""
+"""The longest time, in seconds, until a lost stream of events is opened again.
+
+For a refused stream, this time is always used.
+"""
 _REFUSED: Final = frozenset(
     {
         grpc.StatusCode.PERMISSION_DENIED,
@@ -48,7 +51,7 @@ class Cancellable(Protocol):
 
 
 class Events(Protocol):
-    """The source of the streams."""
+    """The source of the streams of events."""
 
     def kinds(self, token: str, hold: Callable[[Cancellable], None]) -> Iterator[Kinds]:
         """Yield the kinds of events as they happen.
@@ -60,7 +63,7 @@ class Events(Protocol):
 
 
 class Waking:
-    """The open streams. Its methods are called in the event loop."""
+    """The open streams of events. The methods of this object are called in the event loop."""
 
     def __init__(self, events: Events, wake: Wake) -> None:
         """Begin without streams. ``wake`` is called in the event loop when events happen."""
@@ -72,12 +75,12 @@ class Waking:
         """The tokens whose stream was refused, each with the timer after which its stream may be opened again."""
 
     def open(self, token: str) -> None:
-        """Count one more page of a token. The first page opens the stream, unless there are STREAMS_MAX streams."""
+        """Count one more open page of a token. The first page opens the stream, unless there are STREAMS_MAX streams."""
         self._pages[token] += 1
         self._begin(token)
 
     def close(self, token: str) -> None:
-        """Stop counting a page of a token.
+        """Count one open page of a token less.
 
         When no page of the token is left, its stream ends, so that the stream of another token can be opened.
         """
@@ -92,7 +95,7 @@ class Waking:
             self._fill()
 
     def _begin(self, token: str) -> None:
-        """Open the stream of a token, unless the stream is open or was refused, or there are too many streams."""
+        """Open the stream of events for a token, unless it is open or was refused, or there are too many streams."""
         full = len(self._streams) >= STREAMS_MAX
         if token in self._streams or token in self._refused or full:
             return
@@ -110,7 +113,7 @@ class Waking:
         stream.begin(self._events, token)
 
     def _fill(self) -> None:
-        """Open the streams of waiting tokens, until there are STREAMS_MAX streams."""
+        """Open streams of events for the tokens that wait for one, until there are STREAMS_MAX streams."""
         for token in self._pages:
             self._begin(token)
 
@@ -132,7 +135,7 @@ class Waking:
 
 
 class _Stream:
-    """A thread that reads the stream of one token, and opens the stream again when it is lost.
+    """A thread that reads the stream of events for one token, and opens the stream again when it is lost.
 
     The thread ends if the core refuses the stream.
     """

@@ -86,7 +86,10 @@ class Forecast:
 
     queue: str
     fate: str
-    """The effect of the configuration on the queue itself: `new`, `removed`, `draining`, or "" if the queue stays."""
+    """The effect of the configuration on the queue itself: `new`, `removed`, `draining`, or "" if the queue stays.
+
+    A queue that drains takes no new applications, and is removed when it is empty.
+    """
     kind: str
     held: tuple[int, int]
     guaranteed: tuple[int | None, int | None]

@@ -26,7 +26,7 @@ from evenhand_console.view import View
 from evenhand_console.views.decisions import state_of
 
 KEPT_MAX: Final = 50
-"""The largest number of reservations for which the page reads the explanation of the ask."""
+"""The largest number of reservations for which the page reads the explanation of the ask that holds the reservation."""
 ROWS_MAX: Final = 200
 """Largest number of promises on a page."""
 
@@ -201,7 +201,7 @@ def _promises(decisions: Sequence[decisions_pb2.Decision], now: int) -> Iterator
 
 
 def _kept(answers: Sequence[explain_pb2.ExplainResponse], now: int) -> Iterator[Kept]:
-    """Yield the reservations, without the capacity that decisions keep, which is listed under promises."""
+    """Yield the reservations. Capacity that decisions keep is left out, because the page lists it under promises."""
     for one in answers:
         held = one.waiting.reservation
         if held.node_id and not decision_of(held):

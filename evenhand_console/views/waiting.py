@@ -25,7 +25,7 @@ PODS_MAX: Final = 10
 ROWS_MAX: Final = 200
 """Largest number of pods on a page of one application."""
 NOT_COUNTED: Final = "not-counted"
-"""The value for the reason of pods whose reasons the core did not count, because too many pods wait."""
+"""The reason that is shown for pods whose reasons the core did not count, because too many pods wait."""
 
 
 @dataclass(frozen=True, slots=True)
