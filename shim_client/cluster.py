@@ -37,7 +37,7 @@ an empty list.
 OPTIONAL = frozenset(
     {"PodGroup", "CSINode", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 )
-"""Kinds that a cluster may not serve, or that the shim may not be allowed to read."""
+"""Kinds that some clusters do not serve, or do not allow the shim to read."""
 
 
 class Change(Enum):
@@ -210,7 +210,7 @@ class ClusterError(Exception):
 
 
 class FencedError(ClusterError):
-    """A request that was not sent, because this shim may not be the leader any more (design 7.2)."""
+    """A request that was not sent, because this shim possibly is not the leader any more (design 7.2)."""
 
 
 class ConflictError(ClusterError):

@@ -54,7 +54,7 @@ class ConfigurationPost:
         self._changed.set()
 
     def repeat(self) -> None:
-        """Let `follow` send the text again, because the text may not have arrived."""
+        """Let `follow` send the text again, because the text possibly has not arrived."""
         self._changed.set()
 
     async def deliver(self, channel: Channel, sink: Sink) -> None:

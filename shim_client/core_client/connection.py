@@ -184,7 +184,7 @@ class _Ended:
 
 
 class Connection:
-    """A session with the core that begins again when it is lost.
+    """The connection to the core: a session, which begins again when it is lost.
 
     Without `wait`, `run` fails if no core answers the first attempt.
     """

@@ -16,7 +16,7 @@ class CoreRefusedError(Exception):
 class CallerUnknownError(CoreRefusedError):
     """The error when a core does not know the token or certificate of this shim.
 
-    The shim may not have its new token or certificate yet.
+    Possibly the shim does not have its new token or certificate yet.
     """
 
 

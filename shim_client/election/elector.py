@@ -1,4 +1,4 @@
-"""The loop that acquires and renews the lease, and informs the shim when it may act and when it may not act any more."""
+"""The loop that acquires and renews the lease, and informs the shim when it may act and when it must stop acting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Term:
 
 
 class LeaseLostError(Exception):
-    """The end of a term: this process may not hold the lease any more, so it must not change objects."""
+    """The end of a term: possibly this process does not hold the lease any more, so that it must not change objects."""
 
 
 class Elector:

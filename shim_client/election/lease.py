@@ -96,5 +96,5 @@ class LeaseStore(Protocol):
         ...
 
     async def write(self, change: LeaseWrite) -> Lease:
-        """Write the lease and return it as it was written. Raises LeaseTakenError, LeaseError."""
+        """Write a change of the lease, and return the written lease. Raises LeaseTakenError, LeaseError."""
         ...

@@ -114,7 +114,7 @@ class Api:
     async def _fence(self, step: str, _info: Mapping[str, Any]) -> None:
         """Check the lease immediately before a part of the request is written to the socket.
 
-        Raises FencedError if this process may no longer hold the lease.
+        Raises FencedError if this process possibly does not hold the lease any more.
 
         The lease is checked at this point because a request may have waited long for a connection.
         """

@@ -218,7 +218,7 @@ class KubernetesCluster:
             raise
 
     async def patch_pod(self, order: PatchPod) -> None:
-        """Patch metadata and status, each only if the pod still has its uid.
+        """Patch metadata and status, each only if the pod still has the uid of the order.
 
         Raises the errors of `PodWriter.patch_pod`.
         """

@@ -18,7 +18,7 @@ from shim_client.translate.matching import selects
 from shim_client.translate.policies import GUARD
 
 SETTLE_MS = 5_000
-"""Milliseconds after the creation of a policy during which some API servers may not enforce the policy yet."""
+"""Milliseconds after the creation of a policy during which some API servers possibly do not enforce the policy yet."""
 DIGEST_LETTERS = 16
 NAMESPACE_USER = "system:namespace:{}"
 """The user of a pod whose annotation the shim does not accept. Kubernetes reserves the prefix `system:` for itself."""

@@ -31,9 +31,9 @@ def leave(state: State, pod: PodRecord) -> None:
 
 
 def lacking(state: State, pod: PodRecord) -> str:
-    """Return why a pod is held because of its PodGroup.
+    """Return the problem with the PodGroup of a pod because of which the pod is not reported as an ask.
 
-    Return "" when the pod is not held because of a PodGroup.
+    Return "" when there is no such problem.
     """
     if not _counts(pod) or pod.sent is not None or _name_of(pod) in state.pod_groups:
         return ""

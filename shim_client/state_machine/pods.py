@@ -1,4 +1,4 @@
-"""Pods. A pod is reported to the core when everything that it waits for exists, and reported again when it changes.
+"""Pods. A pod is reported to the core when everything for which the pod waits exists, and again when the pod changes.
 
 A pod may be reported when its scheduling gates are gone, and its volume claims and PodGroup exist. The core must also
 have accepted the pod's application and, for a pod with a node, the node (design 1.10). A pod on an unknown node is
@@ -76,7 +76,7 @@ def forget(state: State, item: KubeObject) -> None:
 def remove(state: State, uid: str) -> None:
     """Remove a pod by uid.
 
-    If the core ordered its eviction, the report of its release confirms that order.
+    If the core ordered the eviction of the pod, the report of the pod's release confirms that order.
     """
     pod = state.pods.pop(uid, None)
     if pod is None:
@@ -120,10 +120,10 @@ def withdraw(state: State, pod: PodRecord, why: TerminationType, decision: str =
 def offer(state: State, pod: PodRecord) -> None:
     """Report a new or changed pod to the core.
 
-    The pod is reported once everything that it waits for exists, and nodes and applications were reported in the
-    session. Without a session nothing is done. Within a session, a pod of this scheduler joins its application and its
-    job as soon as everything that it waits for exists, even before the pod is reported. A pod on a node that the core
-    has not accepted is withdrawn from the core.
+    The pod is reported as soon as everything for which it waits exists, and the nodes and applications of the session
+    were reported. Without a session nothing is done. Within a session, a pod of this scheduler joins its application
+    and its job as soon as everything that it waits for exists, even before the pod is reported. A pod on a node that
+    the core has not accepted is withdrawn from the core.
     """
     session = state.session_for(pod)
     if session.phase is Phase.AWAY or not _is_ripe(state, pod):
@@ -298,7 +298,7 @@ def _is_ripe(state: State, pod: PodRecord) -> bool:
 
 
 def _needs_devices(facts: PodFacts) -> str:
-    """Return why a pod with device claims is held; "" for a pod without them."""
+    """Return why a pod with device claims is not reported as an ask; "" for a pod without device claims."""
     if not facts.devices:
         return ""
     names = ", ".join(facts.devices)

@@ -55,7 +55,7 @@ def unsettle(state: State, pod: PodRecord) -> None:
 def volumes_of(state: State, pod: PodRecord) -> tuple[Attached, ...]:
     """Return the volumes of CSI drivers that the pod's claims have or will get. Each volume occurs once.
 
-    While a claim has no volume, or its volume is not known, the claim counts as a new volume of the driver of its class.
+    A claim without a volume, or with an unknown volume, counts as a new volume of the CSI driver of the claim's class.
     """
     found: dict[Attached, None] = {}
     for name in pod.facts.claims:

@@ -213,7 +213,7 @@ class CoreSession:
     Each key has the node that waits for the barrier, or "" when the sync waits.
     """
     reports: list[Report] = field(default_factory=list)
-    """Reports for the core that were not taken yet."""
+    """Reports for the core that `Mirror.take` has not returned yet."""
 
     def may_tell_pods(self) -> bool:
         """Return whether pods may be reported in this session: its nodes and applications are reported first."""
@@ -235,7 +235,7 @@ class Guard:
 
 @dataclass(slots=True)
 class State:
-    """The whole state of the shim; `reports` and `actions` are the outputs that were not taken yet."""
+    """The whole state of the shim; `reports` and `actions` are outputs that `Mirror.take` has not returned yet."""
 
     settings: Settings
     owners: Mapping[str, str] = field(default_factory=dict)

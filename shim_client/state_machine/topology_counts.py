@@ -67,7 +67,7 @@ class Tally:
 
 @dataclass(slots=True, eq=False)
 class Guard:
-    """The number of pods that have a required anti-affinity with one term, by place."""
+    """For one term of required anti-affinities: the number of pods that have this term, by place."""
 
     term: Term
     counts: Counter[str] = field(default_factory=Counter)

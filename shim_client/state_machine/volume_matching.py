@@ -25,7 +25,7 @@ ALL = "*"
 """The name under which all free volumes of a class are found."""
 
 Sized = tuple[int, str]
-"""Size and name of a volume: the order in which volumes are taken."""
+"""Size and name of a volume. Claims take volumes in the order of these pairs."""
 
 
 class Unbound(NamedTuple):
@@ -37,7 +37,7 @@ class Unbound(NamedTuple):
 
 
 def unbound(state: State, pod: PodRecord) -> list[Unbound]:
-    """Return the pod's claims that get their volume together with its node, the smallest first."""
+    """Return the pod's claims that get a volume only when the pod gets a node, the smallest claim first."""
     found = []
     for name in pod.facts.claims:
         claim = state.claim_of(pod, name)
@@ -152,7 +152,7 @@ def places_of(state: State, key: str) -> Mapping[str, list[str]]:
 
 
 def _free(state: State, storage_class: str) -> Mapping[str, list[Sized]]:
-    """Return the free volumes of a class by node, in the order in which they are taken.
+    """Return the free volumes of a class by node, in the order in which claims take them.
 
     The key `ALL` has all free volumes of the class.
     """
@@ -183,7 +183,7 @@ def _large(state: State, one: Unbound) -> Iterator[str]:
 
 
 def _suits(state: State, one: Unbound, name: str, taken: Collection[str]) -> bool:
-    """Return whether a claim may get a free volume that the pod's other claims have not ``taken``."""
+    """Return whether a claim may get a free volume. ``taken`` are the volumes that other claims of the pod get."""
     claim, volume = one.facts, state.volumes[name]
     return (
         name not in taken

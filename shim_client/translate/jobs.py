@@ -14,7 +14,7 @@ from shim_client.translate.fields import BadObjectError, Fields, items, mapping,
 MEMBERS_MAX = 100_000
 """Maximum number of members that a job may need; the core has the same limit."""
 SIZED = {"Job": "batch/", "ReplicaSet": "apps/", "StatefulSet": "apps/"}
-"""Kinds of owners whose spec says how many pods they want, with the group of their API."""
+"""Kinds of owners whose spec has the number of wanted pods, each with its API group."""
 _COUNTS = (0, 2**31 - 1)
 _TRUTHS = {"true": True, "false": False}
 
@@ -69,7 +69,7 @@ def truth(marks: Mapping[str, str], key: str, problems: list[str]) -> bool | Non
 
 
 def owner_with_size(metadata: Fields, namespace: str) -> ObjectRef | None:
-    """Return the pod's owner if its kind has a spec that says how many pods it wants (J1).
+    """Return the pod's owner if it is of a kind whose spec has the number of pods that the owner wants (J1).
 
     Return None for owners of all other kinds.
     """

@@ -109,7 +109,7 @@ def _labels(origin: Origin) -> dict[str, str]:
 def _annotations(origin: Origin, gang: Gang, group: TaskGroup) -> dict[str, str]:
     """Return the annotations that the shim reads back.
 
-    Queue and application are annotations, because their names may not be valid as labels.
+    Queue and application are annotations, because their names are not always valid as labels.
     """
     member = origin.membership
     found = {

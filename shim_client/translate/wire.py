@@ -241,8 +241,8 @@ def resource(amounts: Mapping[str, int]) -> si_pb2.Resource:
 def pod_decisions(response: si_pb2.AllocationResponse) -> Iterator[Decision]:
     """Yield the decisions of an allocation response, releases first, so that their capacity counts as free.
 
-    One response carries several decisions, and may both place and evict the same pod. If a pod is both placed and
-    evicted, the placement comes first. If the eviction came first, it would end a pod that never ran.
+    One response carries several decisions, and may both place and evict the same pod. As an exception, if a pod is both
+    placed and evicted, the placement comes first. If the eviction came first, it would end a pod that never ran.
     """
     placed = {placement.allocationKey for placement in response.new}
     later: list[Released | Withdrawn] = []

@@ -17,7 +17,8 @@ from shim_client.translate.fields import mapping, text
 def observe(state: State, item: KubeObject) -> None:
     """Record a budget and report how many disruptions it allows, if this number has changed.
 
-    The pods of its namespace are reported again when its selector has changed. A budget without a selector is removed.
+    When the selector of the budget has changed, the pods of the budget's namespace are reported again. A budget without
+    a selector is removed.
     """
     namespace, name = _key(item)
     facts = read_budget(item)

@@ -15,7 +15,7 @@ from shim_client.translate.pod_groups import read_pod_group
 
 
 def observe(state: State, item: KubeObject) -> None:
-    """Record a PodGroup; report its members when it is new or has another size."""
+    """Record a PodGroup. If the group is new or has another size, report the pods of the group."""
     ref = _ref(item)
     key = f"{ref.namespace}/{ref.name}"
     facts = read_pod_group(item)
@@ -38,9 +38,9 @@ def forget(state: State, item: KubeObject) -> None:
 
 
 def refresh(state: State, listing: Listing) -> None:
-    """Record whether PodGroups are served.
+    """Record whether the cluster serves PodGroups.
 
-    If the answer has changed, update the reason on pods that are held because of a PodGroup.
+    If this has changed, update the reason on pods that are not reported as asks because of a PodGroup.
     """
     if state.has_pod_groups != listing.served:
         state.has_pod_groups = listing.served

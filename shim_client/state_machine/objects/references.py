@@ -15,7 +15,7 @@ from shim_client.translate.priority import read_priority_class
 
 
 def observe_class(state: State, item: KubeObject) -> None:
-    """Record a PriorityClass; report its pods again when its annotation on preemption has changed."""
+    """Record a PriorityClass. If its annotation on preemption has changed, report the pods of this class again."""
     facts = read_priority_class(item)
     _set_class(state, facts.name, allows=facts.allow_preemption)
 
