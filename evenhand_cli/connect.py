@@ -227,7 +227,7 @@ Opener = Callable[[], AbstractContextManager["Core"]]
 
 
 class FollowerOpener(Protocol):
-    """An `Opener` that, on request, also connects to a core that closely follows the core that decides, if there is such a core."""
+    """An `Opener` that can also connect to a follower: a core that closely follows the core that decides."""
 
     def __call__(
         self, *, follower: bool = False, token: str = ""
@@ -492,8 +492,8 @@ def resolved(given: Context, name: str) -> Context:
     """Return the values of options and variables.
 
     Values that options and variables lack come from the named or the current context. If no context is named, and the
-    options name another core than the current context, the current context is ignored, because its token is meant for
-    its own core. Raises Fault when the context does not exist.
+    options name another core than the current context, the current context is ignored, because the token of a context
+    is meant only for its core. Raises Fault when the context does not exist.
     """
     context = read_contexts().chosen(name)
     if given.core and given.core != context.core and not name:

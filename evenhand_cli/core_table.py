@@ -69,7 +69,10 @@ class CoreTable(NamedTuple):
         return next((one for one in self.groups if known in one.partitions), self.groups[0])
 
     def assignment(self, group: str) -> Assignment:
-        """Return the table as a core of a group reads it. Raises Fault for a group that the table does not have."""
+        """Return the table as the cores of a group use it: the group of each partition, and the revision of their own group.
+
+        Raises Fault for a group that the table does not have.
+        """
         names = [one.name for one in self.groups]
         if group not in names:
             known = ", ".join(names)

@@ -278,7 +278,7 @@ def _lost_work(
 
 
 def _ago(core: Core, since: str) -> int:
-    """Return the instant that lies the duration `since` before now, in Unix milliseconds by the core's clock.
+    """Return the instant that was `since` (a duration) ago, in Unix milliseconds by the core's clock.
 
     Return 0 without `since`.
     """

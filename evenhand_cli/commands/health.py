@@ -182,8 +182,8 @@ def _manager_state(core: Core, manager: str) -> str:
 def version(core: Core, output: Output = Form.TABLE) -> None:
     """Show the versions of this command and of the core, and which configuration is in force.
 
-    When the core keeps a decision log, the answer also names the configuration with which the run before its last start
-    ended.
+    When the core keeps a decision log, the answer also names the configuration that was in force at the end of the
+    core's previous run.
 
     Examples:
         evenhand version

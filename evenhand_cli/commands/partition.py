@@ -64,7 +64,7 @@ def move(
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Move a partition to another running group of cores, with everything that its core knows of it.
+    """Move a partition to another running group of cores, with everything that the core knows of the partition.
 
     Waiting times, back-offs, armed quota timers and open decisions go on. Nothing is placed in the partition while it moves.
     The command writes the new table to the file of --cores. If it is interrupted, run it again. To give up a move that the

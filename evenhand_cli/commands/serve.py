@@ -427,7 +427,7 @@ def serve(
 def _settings(*ages: str) -> Settings:
     """Return the settings of the history from the options.
 
-    Raises typer.BadParameter if finer data would be kept longer than coarser data.
+    Raises typer.BadParameter if data of shorter intervals would be kept longer than data of longer intervals.
     """
     retention, minutes, ten_minutes, sample = map(milliseconds, ages)
     if not 0 < sample <= MINUTE_MS <= minutes <= ten_minutes <= retention:

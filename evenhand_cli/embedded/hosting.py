@@ -86,7 +86,7 @@ def state_faults() -> Iterator[None]:
 
 
 def following(live: LiveDirectory, shim: Shim, say: Say, warn: Say) -> Coroutine[Any, Any, None]:
-    """Return the coroutine that carries out changed files and sends a changed queues.yaml to the core.
+    """Return the coroutine that applies changed files to the cluster, and sends a changed queues.yaml to the core.
 
     `say` is called with the changes that were made, and `warn` with the reason why the core refused a queues.yaml.
     """

@@ -285,7 +285,11 @@ def quota_run(run: pb.QuotaRun) -> Iterable[tuple[str, str | Text]]:
 
 
 def state(found: pb.Decision, now: int) -> Text:
-    """Return the state of a decision, with the time since the decision, or with the reason why it ended."""
+    """Return the state of a decision.
+
+    For a decision that has ended, the text also has the time since the end, and the reason. For an open decision, the
+    text also has the time until the decision is given up.
+    """
     rest = ""
     if found.ended_ms:
         why = f": {found.end_reason}" if found.end_reason else ""

@@ -17,8 +17,8 @@ INDENT: Final = 10
 def line(head: Text, body: str, console: Console, tail: str = "") -> Text:
     """Return a record in one line.
 
-    When the record does not fit the console, its text begins on the line below its head. The head is the first words.
-    On an output of unknown width each record has one line.
+    When the record does not fit the console, ``body`` begins on the line below ``head``. On an output of unknown width
+    each record has one line.
     """
     told = Text.assemble(head, "  ", body, (f"  {tail}" if tail else "", "faint"))
     if console.width >= PIPE_WIDTH or told.cell_len <= console.width:

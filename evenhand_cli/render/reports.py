@@ -140,7 +140,8 @@ def _facts(
 ) -> list[tuple[str, str | Text]]:
     """Return the facts about a group of asks: an example, the lacking queues above it, the obstacle, and the remedy.
 
-    ``alone`` says that a command is shown on the line below the facts.
+    ``then`` says whether to show why the remedy helps no further asks. ``alone`` says that a command is shown on the
+    line below the facts.
     """
     name, rest = one.name or one.allocation_key, one.because or one.rule
     above = [queue for queue in queues if queue != one.leaf]

@@ -247,8 +247,8 @@ def _lacking(
 ) -> Iterator[tuple[str, str]]:
     """Yield the facts about the capacity and the headroom that a group of asks lacks.
 
-    There is a row for each limit without headroom, unless ``several``. With ``many``, one row has the total amount
-    that the nodes lack; a gang has no such row.
+    There is a row for each limit without headroom, unless there are ``several`` answers. With ``many``, one row has the
+    total amount that the nodes lack; a gang has no such row.
     """
     if not several:
         yield from limits(most_limits(fit, full=full))

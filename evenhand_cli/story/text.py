@@ -50,7 +50,7 @@ class Told:
 
     @classmethod
     def of(cls, turn: Turn, answers: Answers) -> "Told":
-        """Return a step that was just taken."""
+        """Return a step that has just run, with its decisions and their entries."""
         answers.note(turn)
         ids = [one.record.decision_id for one in turn.decisions if isinstance(one, Decided)]
         found = answers.explain(dict.fromkeys(ids))
