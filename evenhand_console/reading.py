@@ -48,7 +48,7 @@ _OF_A_VIEW: Final = frozenset(
         grpc.StatusCode.UNKNOWN,
     }
 )
-"""Failures that the follower may have caused, or the view itself, for example by an invalid token.
+"""Failures that either the follower or the view itself may have caused; the view for example by an invalid token.
 
 They count as failures of the follower only if the core that decides answers the same reads.
 """

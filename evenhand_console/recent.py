@@ -1,4 +1,4 @@
-"""A table of the values that were used last, for answers that are kept by identity."""
+"""A table of limited size, in which new values replace those that were used longest ago."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar

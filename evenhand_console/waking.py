@@ -3,7 +3,7 @@
 An event wakes the readers of the pages that the event concerns.
 
 The stream of a tenant has only events of the tenant's own queues, so that the updates of its pages do not reveal when
-events concern other tenants. If the core refuses a stream, its pages are read at intervals.
+events concern other tenants. If the core refuses the stream of a token, the pages of this token are read at intervals.
 """
 
 import asyncio

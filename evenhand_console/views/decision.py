@@ -48,7 +48,7 @@ class Page:
     lines: tuple[str, ...] = ()
     state: str = ""
     status: str = ""
-    """The state with its duration or its end."""
+    """The state of the decision, with the time and reason of its end, or with the time until it is given up."""
     lost: str = ""
     quota: tuple[tuple[str, str], ...] = ()
     levels: tuple[decisions_pb2.DecidingLevel, ...] = ()

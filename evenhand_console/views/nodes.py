@@ -18,7 +18,7 @@ from evenhand_console.view import View
 NODES_MAX: Final = 300
 """Largest number of nodes on a page of the map."""
 FEW: Final = 2
-"""A label can group the nodes only if, on average, at least this many nodes have the same value of the label."""
+"""A label can group the nodes only if, on average, each value of the label is shared by at least this many nodes."""
 ZONE: Final = "topology.kubernetes.io/zone"
 NO_GROUP: Final = "none"
 

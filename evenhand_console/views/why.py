@@ -109,7 +109,7 @@ class PastAsk:
 
     found: history_pb2.PastPod
     waits: tuple[tuple[str, int], ...]
-    """The reasons of its waits, each with the time in milliseconds."""
+    """The reasons why the ask waited, each with the milliseconds of waiting for this reason."""
     ran_ms: int
     """Milliseconds for which the pod ran; 0 if the ask was not placed."""
     end: str
