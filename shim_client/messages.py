@@ -355,7 +355,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """An order to end an allocation or ask, or the confirmation that it has ended."""
+    """An order of the core to end an allocation or ask, or the core's confirmation that the allocation or ask has ended."""
 
     key: str
     termination: TerminationType

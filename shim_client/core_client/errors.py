@@ -28,7 +28,7 @@ class EpochOldError(CoreRefusedError):
         self.known = known
         """The epoch that the core knows."""
         self.is_connected = is_connected
-        """Whether a process with that epoch is connected to the core."""
+        """Whether a process with the epoch `known` is connected to the core."""
 
 
 class PartitionsMovedError(CoreRefusedError):

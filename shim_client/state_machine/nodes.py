@@ -104,7 +104,7 @@ def answered(state: State, answer: NodeAnswer) -> None:
 
 
 def _adopt(state: State, node: NodeRecord) -> None:
-    """Report the pods on a new node, and enable the node when the core has processed them."""
+    """Report the pods on a new node, and enable the node when the core has processed these reports."""
     session = state.session_of(node.facts.partition)
     if not session.may_tell_pods():
         return

@@ -278,7 +278,7 @@ class State:
     pod_groups: dict[str, PodGroupFacts] = field(default_factory=dict)
     """PodGroups, by namespace/name."""
     grouped: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Uids of the pods that name each PodGroup, by namespace/name of the group, whether or not it exists."""
+    """For each PodGroup that pods name (namespace/name), the uids of these pods. The group itself need not exist."""
     has_pod_groups: bool = True
     """Whether the cluster serves PodGroups to the shim."""
     guard: Guard = field(default_factory=Guard)

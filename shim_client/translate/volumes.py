@@ -55,7 +55,7 @@ class VolumeFacts:
     mode: str = FILESYSTEM
     labels: Mapping[str, str] = field(default_factory=dict)
     is_free: bool = False
-    """Whether claims may still be bound to the volume, and no claim is written into it."""
+    """Whether a claim can still be bound to the volume, into which no claim is written yet."""
     claim: str = ""
     """Namespace and name of the claim that is written into the volume, as one text; empty without one."""
     driver: str = ""

@@ -1,1 +1,1 @@
-"""Kubernetes objects other than pods and nodes that the shim watches."""
+"""The Kubernetes objects that the shim watches, apart from pods and nodes."""

@@ -51,7 +51,7 @@ def forget_binding(state: State, item: KubeObject) -> None:
 
 
 def refresh(state: State, listing: Listing) -> None:
-    """Record whether the cluster serves admission policies to the shim, and that one more kind was listed."""
+    """Record that one more kind was listed, and whether the cluster serves admission policies to the shim."""
     if listing.kind in POLICIES:
         state.guard.served[listing.kind] = listing.served
     tell(state)
