@@ -93,7 +93,7 @@ def _decision(
 def _details(
     answer: explain_pb2.ExplainResponse, width: int, *, full: bool
 ) -> list[RenderableType]:
-    """Return the facts about the ask or allocation that the sentences of the explanation do not have."""
+    """Return the facts about the ask or allocation that are not in the sentences of the explanation."""
     if answer.HasField("waiting"):
         return _waiting(answer.waiting, answer.taken_at_ms, width, full=full)
     if answer.HasField("placed"):

@@ -366,7 +366,7 @@ def restart(rows: Sequence[pb.Failover], when: Callable[[int], str] = instant) -
 
 
 def _follows_another(one: pb.Failover) -> bool:
-    """Return whether a row is the beginning of a core's term that follows the term of another core."""
+    """Return whether a row reports that a core began to lead after another core had led."""
     return one.kind == "leads" and "away_ms" in one.facts
 
 
