@@ -140,7 +140,7 @@ class Source:
             yield leased
 
     def _noting(self) -> Callable[[inspect_pb2.Picture], None]:
-        """Return a function that records the states of the answers to questions that are asked from now on."""
+        """Return a function that records the states of the answers to questions that are asked after this call."""
         newest = self._connection.newest
         _, asked_in = newest.state()
         return lambda picture: newest.note(picture.position, picture.term, asked_in)

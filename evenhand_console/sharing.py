@@ -87,7 +87,7 @@ Pause = Callable[[Key], float]
 
 
 class Tokens(Protocol):
-    """An object that is told for which tokens there are open pages that the core answers (see `Waking`)."""
+    """An object that is told which tokens have open pages. Only pages that the core answers count (see `Waking`)."""
 
     def open(self, token: str) -> None:
         """Count one more open page of the visitor with this token."""

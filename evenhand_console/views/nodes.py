@@ -136,7 +136,7 @@ def shape(found: Read, query: Query) -> Page:
 
 
 def _labels(nodes: Sequence[inspect_pb2.Node]) -> list[str]:
-    """Return the labels that several nodes have, labels of topology first."""
+    """Return the labels by which the nodes can be grouped (see FEW), topology labels first."""
     values: dict[str, set[str]] = {}
     for one in nodes:
         for name, value in one.labels.items():
