@@ -290,7 +290,8 @@ class Connection:
         """Hold one session as `_one_round` does, and return how it ended.
 
         If a core no longer knows the credentials of this shim, wait, so that the next round reads new files. Raise
-        CallerUnknownError if no core has accepted this shim before, or if all credentials of some minutes were refused.
+        CallerUnknownError if no core has accepted this shim before, or if its credentials were refused for some
+        minutes.
         """
         while True:
             try:
@@ -558,7 +559,7 @@ def _first_refusal(failed: Iterable[_Ended]) -> CoreRefusedError | None:
 
 
 async def _report_refusal(failed: Iterable[_Ended], listener: Listener) -> None:
-    """Tell the listener of the core that refuses this shim, if a core refused.
+    """If a core refused this shim, report this to the listener.
 
     No core has accepted the shim in this round.
     """

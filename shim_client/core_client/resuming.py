@@ -87,7 +87,7 @@ class Stream:
         return si_pb2.StreamProgress(received=self.received, sent=self._made, oldest=self._oldest())
 
     def resume(self, taken: int) -> None:
-        """Begin to write on a new stream, with the message that follows the last message that the core has processed."""
+        """Begin to write on a new stream, with the message after the first ``taken`` ones, which the core has processed."""
         self._written = taken
         self.greet()
 
