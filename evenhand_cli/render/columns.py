@@ -286,8 +286,8 @@ def _sum(widths: Iterable[int]) -> int:
 def _shares(columns: Sequence[Column], width: int) -> list[int]:
     """Return the width of each column.
 
-    Spare width is given in three passes from left to right: up to the width that each column wants, then to columns of
-    names, then to all columns.
+    Spare width is given in three passes over the columns, from left to right. The first pass widens each column up to
+    the width that it wants, the second widens columns of names, and the third widens all columns.
     """
     widths = [one.narrowest() for one in columns]
     spare = max(width - _sum(widths), 0)

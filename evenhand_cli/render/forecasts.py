@@ -457,10 +457,10 @@ class _Row:
     texts: tuple[str, ...]
     """The cells for the columns of `_NAMES` except the queue."""
     rank: tuple[bool, int] = (False, 0)
-    """Sort key of the row; the most important row has the least key.
+    """Sort key of the row; the most important row has the smallest key.
 
-    Rows with a changed guarantee or a missing share come first. Within equal rows, cores come before memory, and
-    memory before other types.
+    Rows come first if the guarantee changes, or if the deserved share changes and is then not what the queue uses now.
+    Among rows that are equal in this, cores come before memory, and memory before other types.
     """
 
 
@@ -488,7 +488,7 @@ def _queue_columns(rows: Sequence[_Row]) -> Sequence[Column]:
 
 
 def _queue_rows(found: Iterable[pb.QueueForecast]) -> Iterator[_Row]:
-    """Yield a row for each resource type, except pods, whose usage, guarantee or deserved share changes in a queue.
+    """Yield a row for each resource type (but not for pods) whose usage, guarantee or deserved share changes in a queue.
 
     A queue that is new or removed has one row, which says so.
     """
