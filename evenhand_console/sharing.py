@@ -70,7 +70,9 @@ class Fragment:
 
     @cached_property
     def id(self) -> str:
-        """The id of the fragment in a stream. A client that already has the fragment with this id gets the next fragment only.
+        """The id of the fragment in a stream.
+
+        A client that already has the fragment with this id gets only the fragments after it.
 
         Fragments that differ only by less than ten seconds in the instant of their state have the same id.
         """
