@@ -35,7 +35,7 @@ NAMES = {
 
 
 def kind_of(word: str) -> str:
-    """Return the kind that a user names by kind, plural or short name, in any case.
+    """Return the kind that a word names. The word is the kind, its plural or its short name, in upper or lower case.
 
     Raises Fault if there is no such kind.
     """

@@ -26,7 +26,7 @@ class Sparkline:
         yield Segment(self.text(bars), console.get_style("bar.within"))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        """Return the fixed width of one cell for each value."""
+        """Return the width, which is fixed: one cell for each value."""
         del console, options
         return Measurement(self.width, self.width)
 

@@ -123,7 +123,7 @@ class _Writer:
                     self._whole(f"{line} {reason}", f"{line}: {reason}" if reason else line)
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the added decisions, one entry for each group."""
+        """Yield the added decisions as entries. Decisions with the same outcome are one group, and share an entry."""
         for key, names in self.groups.items():
             if key in self.whole:
                 yield self.whole[key]

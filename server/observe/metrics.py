@@ -115,7 +115,7 @@ class Metrics:
     def __init__(
         self, core: Core, around: Around = ALONE, readers: Iterable[MetricReader] = ()
     ) -> None:
-        """Create all meters. ``readers`` get the metrics in addition to `text`."""
+        """Create all meters. The method `text` returns the metrics, and ``readers`` get them, too."""
         self._core = core
         self._around = around
         self._durations = Durations(core)

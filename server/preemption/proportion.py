@@ -53,7 +53,7 @@ class QueueStanding(NamedTuple):
 
     sides: tuple[ShareLevel, ...]
     allocated: FrozenAmounts
-    """The deserved share less ``preempting``."""
+    """The deserved share minus ``preempting``."""
     preempting: FrozenAmounts
     """The part of the deserved share that siblings use."""
 

@@ -237,7 +237,7 @@ class Trial:
     # Queues ---------------------------------------------------------------------------------------
 
     def eff(self, path: str) -> FrozenAmounts:
-        """Return a queue's effective usage by type (G4): its usage less the amounts of terminating pods and of victims of plans."""
+        """Return a queue's effective usage by type (G4): its usage minus the amounts of terminating pods and of victims of plans."""
         known = self._known_eff.get(path)
         if known is None:
             using = self._eff.get(path) or _eff(self.snapshot.queues[path])
@@ -245,7 +245,7 @@ class Trial:
         return known
 
     def used(self, path: str) -> FrozenAmounts:
-        """Return a queue's usage by type, less the amounts that the plans release.
+        """Return a queue's usage by type, minus the amounts that the plans release.
 
         Amounts that were already being released when the snapshot was taken still count as used.
         """

@@ -1,4 +1,4 @@
-"""The order of victims (V2, P6): lists of keys that are compared one after another, with the allocation's own key last.
+"""The order of victims (V2, P6): lists of sort keys that are compared one after another, with the allocation's id last.
 
 Each policy has a list. The list begins with fixed keys. `preemption.order` of a partition may replace the keys after the fixed
 keys. A key is a whole number or a text, read from a row of the snapshot. The allocation with the lower value is evicted first. A
@@ -30,7 +30,7 @@ def order(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
 
 
 def tail(settings: PreemptionSettings, what: str) -> tuple[str, ...]:
-    """Return the keys of a list that a partition may replace: the keys in its configuration, or else the default keys."""
+    """Return the keys after the fixed keys of the list ``what``: those in the partition's configuration, or else the default keys."""
     written = {
         "claim": settings.order_claim,
         "quota": settings.order_quota,
@@ -70,7 +70,7 @@ class Comparator:
         return sorted(rows, key=self._key if self._moves else self._kept)
 
     def ranks(self, rows: Iterable[int], lacking: Container[int] = ()) -> list[Ranked]:
-        """Return, for each row in the given order, the values by which rows are compared. The allocation's own key is the last value."""
+        """Return, for each row in the given order, the values by which rows are compared. The last value is the allocation's id."""
         self._lacking = lacking
         return list(map(self._key if self._moves else self._kept, rows))
 
@@ -78,14 +78,14 @@ class Comparator:
         return (*[read(row) for read in self._reads], self.trial.snapshot.allocations.keys[row])
 
     def _kept(self, row: int) -> tuple[Rank, ...]:
-        """Return the values of the keys of a row, read once and then cached."""
+        """Return the values by which a row is compared, read once and then cached."""
         known = self._known.get(row)
         if known is None:
             known = self._known[row] = self._key(row)
         return known
 
     def read(self, row: int, lacking: Container[int] = ()) -> tuple[Rank, ...]:
-        """Return the values of the keys of a row, without the allocation's own key."""
+        """Return the values by which a row is compared, except the last one, the allocation's id."""
         self._lacking = lacking
         return tuple([read(row) for read in self._reads])
 

@@ -57,9 +57,9 @@ def restore(
     """Give the core the state that an earlier run saved. Return None if there is no saved state that can be used.
 
     If ``configuration`` is given and differs from the configuration of the saved state, ``configuration`` is applied to the
-    saved state. There is one exception. With ``is_earlier``, an earlier run kept ``configuration``, and may have failed to keep
-    later configurations. In this case ``configuration`` is not applied if the saved state has a newer revision: one with a
-    higher number, or with the same number and a later instant.
+    saved state. There is one exception. ``is_earlier`` says that an earlier run wrote ``configuration`` to disk, and may have
+    failed to write later configurations. In this case ``configuration`` is not applied if the saved state has a newer revision:
+    one with a higher number, or with the same number and a later instant.
 
     The core keeps the revision with which it was made, and the texts that managers sent last. The earlier run wrote revision and
     texts to disk at each change, while the saved state may be older. If the saved state has a higher revision number, the texts

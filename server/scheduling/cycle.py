@@ -81,7 +81,7 @@ def stale_gangs(partition: Partition) -> list[Gang]:
 def _unblock(partition: Partition) -> int:
     """Requeue up to REVIVE_MOST classes for which limits have headroom again.
 
-    Return REVIVE_MOST less the number of requeued classes.
+    Return REVIVE_MOST minus the number of requeued classes.
     """
     unblocking, left = partition.limits.unblocking, REVIVE_MOST
     for limiter in [*unblocking]:

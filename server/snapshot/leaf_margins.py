@@ -150,9 +150,10 @@ class LeafMargins:
     ) -> EligibilityColumns:
         """Return the eligibility of all leaves.
 
-        ``found`` has the common values of the leaves that share 1, 2, ... queues with the preemptor's leaf. ``highest`` returns the
-        highest priority in the leaf with a given row, if queues on its path change priorities. Leaves that do not exist are
-        protected by the rule ``gone``. With ``crosses``, ``most`` has no limit (W8).
+        ``levels`` has, for each leaf, the number of queues on its path that are also on the path of the preemptor's leaf.
+        ``found`` has the values for the leaves with one such queue, then those for the leaves with two, and so on. ``highest``
+        returns the highest priority in the leaf with a given row, if queues on its path change priorities. Leaves that do not
+        exist are protected by the rule ``gone``. With ``crosses``, ``most`` has no limit (W8).
         """
         columns = EligibilityColumns.spared_by(gone, len(self.leaves), self._floor.shape[1])
         for level, one in enumerate(found, start=1):

@@ -12,9 +12,9 @@ from shim_client.translate.neighbours import Demands
 def node_preferences(
     terms: Iterable[PreferredTerm], demands: Demands | None
 ) -> NodePreferences | None:
-    """Return preferences that the core can judge: terms on nodes, and the pod's own groups.
+    """Return the preferences that the core can judge: terms about nodes, and preferences for or against pods of the same group.
 
-    Return None if the pod has no such preferences.
+    The pods that have a preference in common, and are selected by it, are a group (`Preference.group`). Return None if the pod has no such preferences.
     """
     groups = (
         GroupPreference(one.group, one.topology_key, one.weight)

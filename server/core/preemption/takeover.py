@@ -75,9 +75,9 @@ def find(partition: Partition, now: int) -> Takeover | None:
 
 
 def ahead(asks: Sequence[Ask], found: Takeover | None) -> Sequence[Ask]:
-    """Return the asks that come before the ask of this takeover in the order of reservations.
+    """Return the asks that precede the ask of the takeover ``found`` in the order of reservations.
 
-    Return all asks if there is no takeover.
+    Return all asks if ``found`` is None.
     """
     if found is None:
         return asks

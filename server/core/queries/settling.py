@@ -55,7 +55,7 @@ def _tried_ms(partition: Partition, changed_ms: int) -> int:
 
 
 def _reserved_ms(partition: Partition) -> int:
-    """Return the time between two successive reservations of an ask. Return 0 if no ask of the partition reserves."""
+    """Return the time from one reservation of an ask to its next one. Return 0 if no ask of the partition reserves."""
     return 2 * partition.spec.reservations.timeout_ms if _reserves(partition) else 0
 
 

@@ -40,7 +40,7 @@ def held(plan: Plan) -> OpenShadowDecision:
 def sweep(partition: Partition, known: Shadow) -> dict[str, str]:
     """End the decisions that the present state rules out.
 
-    Return, by subject, the reasons why decisions ended. If the state has not changed, do nothing.
+    Return, for each ask or queue of an ended decision, the reason why the decision ended. If the state has not changed, do nothing.
     """
     state = (
         partition.relief,

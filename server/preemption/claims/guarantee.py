@@ -1,13 +1,14 @@
 """Claims (policy `guaranteed`): a queue below its guarantee gets capacity back from queues that are above their guarantees.
 
-An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is *open*.
-A type is open if the queue that decides for the type is below its guarantee of the type (G2). A type is *closed* when its
-deciding queue already has its guarantee. A node is excluded if the ask lacks a closed type there. Each victim is taken for a
-lacking type, and runs outside the queue that decides for the type. Once a victim is taken, all amounts that its eviction frees
-count. Victims run within the ask's fence, in queues above their guarantees. Their eviction leaves those queues at or above their
-guarantees (G3, G4). The victims' priority is at most that of the ask (G5). All victims of a claim run on one node. The victims
-include as few opted-out pods as possible (G7). Each victim is needed (G8). The node is pledged before any pod is evicted (G10).
-If a claim gets no plan, its refusal names the rule that prevented the plan (G12).
+An ask may claim when two conditions hold. The ask has waited long enough (G1). At least one type that the ask requests is
+*open*. A type is open if the queue that decides for the type is below its guarantee of the type (G2). A type is *closed* when
+its deciding queue already has its guarantee. A node is excluded if the ask lacks a closed type there. Each victim is chosen
+because of a type that the ask lacks on the node, and runs outside the queue that decides for this type. Once a victim is
+chosen, all amounts that its eviction frees count. Victims run within the ask's fence, in queues above their guarantees. Their
+eviction leaves those queues at or above their guarantees (G3, G4). The victims' priority is at most that of the ask (G5). All
+victims of a claim run on one node. The victims include as few opted-out pods as possible (G7). Each victim is needed (G8). The
+node is pledged before any pod is evicted (G10). If a claim gets no plan, its refusal names the rule that prevented the plan
+(G12).
 """
 
 from collections.abc import Hashable, Iterator

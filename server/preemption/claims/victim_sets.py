@@ -29,9 +29,9 @@ class Candidate(NamedTuple):
     ``gives`` has, for each need, the amount that the candidate frees. ``frees`` has the amounts that it frees on its node, by
     type. ``takes`` has the amounts of the caps that the candidate uses up, as pairs of the index of a cap and a quantity.
     ``place`` is the candidate's position in claim order. ``row`` is its row in the snapshot. ``over`` is used in partitions in
-    which one victim may bring its queues below their shares. ``over`` lists the ways in which this candidate may be that victim.
-    A way is a list of caps, by index. At least one unit of each of these caps must be left after the other victims are taken
-    (W8).
+    which one victim may bring its queues below their shares. ``over`` lists the ways in which this candidate may be that
+    victim. A way is a list of caps, by index. The candidate may be that victim in this way if at least one unit of each of
+    these caps is left after the other victims are taken (W8).
     """
 
     place: int

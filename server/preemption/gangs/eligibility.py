@@ -152,7 +152,7 @@ class GangEligibility:
     def share(self, trial: Trial) -> dict[int, int]:
         """Return the amounts that may be taken from other queues, by type index.
 
-        For each type, the amount is the entitlement of the deciding queue less the amount that this queue uses.
+        For each type, the amount is the entitlement of the deciding queue minus the amount that this queue uses.
 
         A type without a deciding queue has no entry. Such a type has no limit here, because no victim is taken for it (J7).
         """

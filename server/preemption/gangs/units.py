@@ -1,8 +1,8 @@
 """The victims of a gang's plan, as units. A unit is one allocation, or a whole gang that would otherwise be broken (J12).
 
-A gang that would fall below its minimum is evicted whole, and counts as one unit. With `victimgang: avoid`, no member of such a
-gang is evicted. A gang is not evicted whole either if the queue of one of its members exceeds its entitlement by at most the dead
-zone (P9). A gang that already has fewer members than it needs is broken, and its members are not protected.
+A gang that would fall below its minimum is evicted whole, and counts as one unit. Such a gang is not evicted if one of its
+members runs in a queue that exceeds its entitlement by at most the dead zone (P9). With `victimgang: avoid`, no member of such
+a gang is evicted. A gang that already has fewer members than it needs is broken, and its members are not protected.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ from server.snapshot.eligibility_filter import FilteredRows
 from server.snapshot.leaf_eligibility import PASSED
 
 Rank = tuple[int | str, ...]
-"""The keys of the partition's order for gangs, then the allocation's own key. The smallest rank is evicted first (V2)."""
+"""The keys of the partition's order for gangs, then the allocation's id. The smallest rank is evicted first (V2)."""
 HARMLESS = frozenset(
     {
         PASSED,

@@ -146,7 +146,7 @@ class RunInProgress:
         return [had - has for had, has in zip(before, self.rest, strict=True)]
 
     def _walk(self, lot: Lot, step: Step) -> None:
-        """Free a leaf's share if no disruption budget has to be considered.
+        """Free a leaf's share of the target in a run without disruption budgets.
 
         Take many candidates at once if all of them can be taken. Otherwise take them one by one.
         """
@@ -159,7 +159,7 @@ class RunInProgress:
                 at = stop
 
     def _walk_grouped(self, lot: Lot, step: Step) -> None:
-        """Free a leaf's share if disruption budgets have to be considered (V5).
+        """Free a leaf's share of the target in a run that has to consider disruption budgets (V5).
 
         First, many candidates are taken at once, in an order that assumes that every candidate is evicted at its turn. The
         remaining candidates are then taken one by one.
@@ -214,7 +214,10 @@ class RunInProgress:
                 step.places.append(one.place)
 
     def walk_all(self, because: str) -> bool:
-        """Take victims from all remaining candidates, without regard to shares (Q15). Return whether any victim was taken."""
+        """Take victims from all remaining candidates, without regard to the leaves' shares of the target (Q15).
+
+        Return whether any victim was taken.
+        """
         lacking = [at for at, left in enumerate(self.rest) if left > 0]
         margin = {leaf: _narrowest(margins) for leaf, margins in self.margins.items()}
         lot, beyond = self.running.restricted(self.taken, lacking, margin)

@@ -42,7 +42,7 @@ def turns(wanted: Sequence[int], releasable: Sequence[Sequence[int]]) -> list[in
 
 
 def use_credit(share: list[int], credit: list[int]) -> list[int]:
-    """Return a share less ``credit``, the amounts that siblings freed beyond their shares (Q15).
+    """Return a share minus ``credit``, the amounts that siblings freed beyond their shares (Q15).
 
     The part of the credit that is used is subtracted from ``credit``.
     """

@@ -12,7 +12,8 @@ from server.state.types import NO_LIMIT
 def check_firm(partition: Partition) -> None:
     """Assert that the firm use of each queue is correct.
 
-    The firm use is the sum of the queue's firm allocations and pledges. Its headroom is the queue's guarantee less that use.
+    The firm use is the sum of the queue's firm allocations and pledges. The headroom for firm use is
+    the queue's guarantee minus the firm use.
 
     An ask that will replace a placeholder is left out, because its placeholder is included.
     """

@@ -393,8 +393,8 @@ def _most(planner: Planner, need: Need, path: str, kept: tuple[int, ...]) -> tup
     """Return the largest guarantee found with which the planner has a plan.
 
     The search begins with the guarantee ``kept``. Each step tries, for one type, a guarantee that is one unit larger. If the
-    planner has a plan with that guarantee, the search continues from the amount that the queue has after the eviction of the
-    plan's victims.
+    planner has a plan with that guarantee, the next step begins with the amount that this plan leaves to the queue, because a
+    guarantee of this amount allows the same plan. The result is never above the present guarantee.
     """
     before = planner.snapshot.queues[path].guaranteed
     for at, most in enumerate(before):

@@ -41,7 +41,7 @@ class Prepared:
             yield UnmetQueue(one.queue, one.types, asks, one.others)
 
     def finish(self, queues: Sequence[UnmetQueue]) -> UnmetReport:
-        """Return the report with these queues, which `queues` yielded, and the facts about all queues."""
+        """Return the report: the given results of the method `queues`, and the facts about all queues."""
         left_out = max(0, len(self._found.queues) - QUEUES_MAX)
         snapshot = self._found.snapshot
         return UnmetReport(
