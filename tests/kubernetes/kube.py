@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import yaml
 from lightkube import ApiError, Client, KubeConfig
 from lightkube.codecs import from_dict, resource_registry
@@ -57,7 +58,7 @@ class Kube:
     def __init__(self, kubeconfig: Path, own: Cluster | None = None) -> None:
         self.kubeconfig, self.own = kubeconfig, own
         self.config = KubeConfig.from_file(str(kubeconfig))
-        self.client: Any = Client(self.config, trust_env=False)
+        self.client: Any = Client(self.config, trust_env=False, timeout=httpx2.Timeout(SECONDS_MAX))
 
     def close(self) -> None:
         """Close the client's connections."""

@@ -138,7 +138,7 @@ def test_a_stopped_build_leaves_no_process_and_no_half_of_a_file(tmp_path: Path)
     pids = [int(line) for line in told.read_text().split()]
     process.terminate()
     assert process.wait(30) == 128 + signal.SIGTERM
-    until(lambda: not any(is_running(pid) for pid in pids), 10)
+    until(lambda: not any(is_running(pid) for pid in pids))
     assert not [file for file in cache.rglob("*") if file.is_file()]
 
 
