@@ -112,7 +112,7 @@ def duration_ms(written: str) -> int:
 
 
 def share_permyriad(written: str) -> int:
-    """Return a share from `0%` to `100%`, with at most two decimals, as a whole number of 1/10000. A plain `0` means no share."""
+    """Return a share from `0%` to `100%`, with at most two decimals, as a whole number of 1/10000. A plain `0` means 0%."""
     if written == "0":
         return 0
     found = _SHARE.fullmatch(written)

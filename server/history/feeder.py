@@ -280,7 +280,7 @@ class Feeder:
     def _beat(self) -> None:
         """Pack a row `BEAT` once in `BEAT_MS`.
 
-        If the last packed frame has only a row `BEAT`, pack no further row, so that beats do not pile up.
+        If the last packed frame has only a row `BEAT`, pack no further `BEAT`, so that beats do not pile up.
         """
         now = self._now()
         if now - self._beat_ms >= BEAT_MS:

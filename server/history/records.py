@@ -158,7 +158,7 @@ def decisions(connection: Connection, which: Which, size: int) -> Iterator[Kept]
 
 
 def _beyond(key: Sequence[Column[Any]], after: ListingKey, *, back: bool) -> ColumnElement[bool]:
-    """Return the SQL condition that a row comes after a place.
+    """Return the SQL condition that a row comes after a place in the order of a listing.
 
     The first part of the condition lets the database use the index of instants.
     """

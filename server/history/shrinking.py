@@ -18,7 +18,7 @@ from server.history.upkeep import AGES, forget, thin
 from server.model.phrases import count
 
 PARTS_MAX: Final = 50
-"""The largest number of parts that one call deletes. The next call continues."""
+"""The largest number of parts (see `PART`) that one call deletes. The next call continues."""
 PART: Final = 20
 """The number of equal intervals into which the time from the oldest row until now is divided.
 

@@ -1,4 +1,4 @@
-"""The keys by which victims are compared, and the list of keys of each policy (V1, V2)."""
+"""The sort keys by which victims are compared, and the list of sort keys of each policy (V1, V2)."""
 
 from collections.abc import Mapping
 from typing import Final, Literal

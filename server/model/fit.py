@@ -82,8 +82,8 @@ Part = tuple[int, int, int, int, int]
 def parts(capacity: tuple[int, ...], weights: tuple[tuple[int, int], ...]) -> tuple[Part, ...]:
     """Return the parts whose sum is the score of a node with this capacity, with the reduced numbers of `scales`.
 
-    All nodes of the same capacity share one object. Ten thousand nodes thus have only a few objects, which stay in the cache of
-    the processor.
+    All nodes of the same capacity share one object. For ten thousand nodes there are thus only a few objects, which stay in the
+    cache of the processor.
     """
     return tuple(
         (index, weight, capacity[index], *_scale(capacity[index], SCORE_BITS))

@@ -22,7 +22,7 @@ class ForeseenDecision:
     at_ms: int = 0
     """The instant of a decision that ends a wait which began before the change.
 
-    Such an instant is the same whenever the change is made. For other decisions the value is 0.
+    Such an instant does not depend on when the change is made. For other decisions the value is 0.
     """
 
 

@@ -61,8 +61,8 @@ def _decimal(amount: int, unit: int) -> str:
 def quantities(amounts: Mapping[str, int], verb: str = "") -> str:
     """Return a resource in words, with cores and memory first. Return `nothing` if the resource is empty.
 
-    If given, ``verb`` is in the plural, such as `are` or `more are`. It follows in the form that agrees with the quantity: `1 core
-    is`, `4 cores are`, `2 GiB memory is`.
+    A ``verb`` is given in the plural, such as `are` or `more are`. The text then ends with the form of the verb that agrees
+    with the quantities: `1 core is`, `4 cores are`, `2 GiB memory is`.
     """
     kinds = sorted(
         amounts, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)
@@ -110,7 +110,7 @@ _UNCHANGED = frozenset({"would", "had"})
 def count(number: int, noun: str, verb: str = "") -> str:
     """Return a number and its noun: `1 ask`, `3 asks`.
 
-    If given, ``verb`` is in the plural. It follows in the form that agrees with the number: `1 ask waits`.
+    A ``verb`` is given in the plural. The text then ends with the form of the verb that agrees with the number: `1 ask waits`.
     """
     text = f"{number} {noun if number == 1 else plural_of(noun)}"
     return f"{text} {agreeing(verb, number)}" if verb else text

@@ -246,8 +246,8 @@ KEEP: Final = "keep"
 class PreemptionSettings:
     """The `preemption` section of a partition (docs/configuration.md).
 
-    ``order_claim`` and the other ``order_`` fields have the keys by which victims are compared after the fixed keys (V2). An
-    empty field means that the default keys are used. ``shadow`` maps fields of this class to other values. The settings
+    ``order_claim`` and the other ``order_`` fields have the sort keys of victims that follow the fixed sort keys (V2). An empty
+    field means that the default keys are used. ``shadow`` maps fields of this class to other values. The settings
     ``replace(settings, **settings.shadow)`` are evaluated together with the live settings.
     """
 

@@ -14,9 +14,9 @@ from server.model.quota import is_below
 from server.model.records import Level, Spared, Victim
 
 Rank = int | str
-"""The value of one key of an order. The pod with the lower value is evicted first."""
+"""The value of one sort key of an order. The pod with the lower value is evicted first."""
 Ranked = tuple[Rank, ...]
-"""The values of all keys of an order, and then the key of the allocation."""
+"""The values of all sort keys of an order, and then the identifier (key) of the allocation."""
 RANKED_MAX: Final = 64
 """The largest number of candidates in an excerpt."""
 BEFORE_MAX: Final = 48
@@ -70,8 +70,9 @@ class Ranking:
     ``candidates`` has the candidates that passed every rule on a single candidate. ``queues`` has the queues of the candidates
     in the same order. The excerpt begins after the first ``start`` candidates of ``total`` candidates. ``protected`` has the
     candidates that a rule protects, inside or outside the excerpt, each with that rule. ``elsewhere`` has the number of
-    candidates of each queue, on all nodes. ``judged`` has the judged nodes in the order of their keys, with the chosen node
-    first. ``numbers`` has the numbers of the victims' queues and of the queues above them, before the eviction.
+    candidates of each queue, on all nodes. ``judged`` has the judged nodes, each with the values of a `Rival`, in the order of
+    these values, with the chosen node first. ``numbers`` has the numbers of the victims' queues and of the queues above them,
+    before the eviction.
     """
 
     keys: tuple[str, ...]

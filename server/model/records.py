@@ -236,7 +236,7 @@ def _queues(record: DecisionRecord) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class LostLine:
-    """The lost work of one policy, preemptor's queue and victim's queue, since the start of the core or since an instant."""
+    """The lost work of one combination of policy, preemptor's queue and victims' queue, since the core's start or since an instant."""
 
     policy: str
     claimant: str

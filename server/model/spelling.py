@@ -43,7 +43,7 @@ def duration_text(milliseconds: int) -> str:
 
 
 def share_text(permyriad: int) -> str:
-    """Return a share as `10%` or `2.5%`."""
+    """Return a number of 1/10000 as a percentage, such as `10%` or `2.5%`."""
     whole, part = divmod(permyriad, 100)
     decimals = f".{part:02d}".rstrip("0") if part else ""
     return f"{whole}{decimals}%"

@@ -87,7 +87,7 @@ Managers = Callable[[], Mapping[str, tuple[bool, int]]]
 Secrets = Callable[[], tuple[int, Mapping[str, str], int | None]]
 """The state of the secrets: the number of reloads, the files that are not in force, and the expiry of the certificate.
 
-For each secret whose newer file is not in force, the value has the reason. The expiry is in Unix milliseconds.
+For each secret whose newer file is not in force, the mapping has the reason. The expiry is in Unix milliseconds.
 """
 Labels = Mapping[str, str]
 

@@ -35,7 +35,7 @@ def span_processor(environment: Mapping[str, str]) -> SpanProcessor | None:
 
 
 def metric_reader(environment: Mapping[str, str]) -> MetricReader | None:
-    """Return the exporter of metrics besides the endpoint, or None if the environment asks for none.
+    """Return the exporter of metrics that the environment asks for, or None if it asks for none.
 
     Raise ExporterMissingError if the exporter is not installed.
     """

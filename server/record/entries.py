@@ -30,8 +30,8 @@ _KINDS: Final = frozenset({Decided, DecisionMoved, ShadowDecided, Noted})
 class Applied(NamedTuple):
     """A configuration that came into force.
 
-    ``by`` is the caller that applied the configuration. ``by`` is empty if no caller did, or if the configuration was in force
-    already.
+    ``by`` is the caller that applied the configuration. ``by`` is empty if no caller applied it, or if the configuration was in
+    force already.
     """
 
     source: str

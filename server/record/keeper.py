@@ -127,9 +127,9 @@ class NotKept:
         return {}
 
     def findings(self) -> Iterator[Finding]:
-        """Yield a finding if an operator applied a configuration, which would be lost.
+        """Yield a finding if an operator applied a configuration, because a crash would lose this configuration.
 
-        The next run reads files and ConfigMaps again.
+        Configurations from files and ConfigMaps are not lost, because the next run reads these sources again.
         """
         if not (revision := self._revision()).standing:
             message = f"{revision} would be lost in a crash: {NO_PLACE}"

@@ -31,7 +31,7 @@ class Kept(NamedTuple):
     revision: Revision
     text: str
     given: Mapping[str, str] = {}
-    """The digests of the resource managers' texts, by manager."""
+    """The digests of the configuration texts of the resource managers, by manager."""
     file: str = ""
     """The digest of the configuration file, or empty if there was no file."""
 

@@ -99,7 +99,7 @@ class Maybe:
         return None if value is None else self._inner.write(value)
 
     def read(self, plain: Plain) -> object:
-        """Return None for null, else the value."""
+        """Return None for null, and the value that was read for any other plain value."""
         return None if plain is None else self._inner.read(plain)
 
 
@@ -156,7 +156,7 @@ class Anything:
     """The form of `object`: a string, a whole number, a truth value, None, or a tuple of these."""
 
     def write(self, value: object) -> Plain:
-        """Return the value unchanged. Only a tuple becomes an object, so that it differs from a list."""
+        """Return a tuple as an object, so that it differs from a list. Return any other value unchanged."""
         if isinstance(value, tuple):
             return {"tuple": [self.write(one) for one in value]}
         assert value is None or isinstance(value, str | int), f"{value!r} has no form"

@@ -131,7 +131,7 @@ class Applier:
 
 
 def why_not_first(mine: Assignment, state: State) -> str:
-    """Return why the table of cores ``mine`` cannot be the first table of a group of cores that has had none and has this state.
+    """Return why the table of cores ``mine`` cannot be the first table of a group of cores with this state.
 
     There are two possible reasons: the table gives a partition of the group to another group, or the table has a revision. Return
     "" if it can be the first table.

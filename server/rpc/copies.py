@@ -41,16 +41,21 @@ _HEADER: Final = struct.Struct("!IBdI")
 """The header of an answer in the pipe: the number of its question, the kind of outcome, the seconds of processor time that the answer
 took, and the number of bytes that follow."""
 _GATHER_S: Final = 0.001
-"""The time in seconds without a further question after which a copy is made, because a client asks several at the same time."""
+"""The time in seconds without a further question after which a copy is made.
+
+A client often asks several questions at the same time.
+"""
 _GATHER_S_MAX: Final = 0.005
 """The longest time in seconds for which a question waits for others."""
 _IDLE_S_MAX: Final = 0.05
 """The longest time in seconds for which a copy waits until a core that makes many decisions is idle for a moment."""
 _QUICK_S: Final = 0.15
-"""The processor time in seconds that the questions of a copy may take, by the latest answer of each method, for a copy to take more.
+"""The processor time in seconds up to which a copy takes further questions.
 
-Each further copy takes processor time itself: with 50,000 pods 6 ms of the core to make it, and 10 ms of its own. If the pause of
-the latest fork was longer, questions may take as long as that pause: in another copy they would begin after it.
+The time of a question is estimated from the latest answer of its method.
+
+Each further copy takes processor time itself: with 50,000 pods 6 ms of the core to make it, and 10 ms of its own. If the pause
+of the latest fork was longer, the pause is the limit, because questions in another copy would begin only after the pause.
 """
 _PRIORITY: Final = 10
 """The amount by which the nice value of a copy is higher than that of its parent."""
@@ -115,9 +120,10 @@ class _Copy:
 class Copies:
     """The copies of this process, and the questions that they answer or that wait for a copy.
 
-    If a copy can be made now, it answers a question at once, together with those that arrive within `_GATHER_S` of each other. Questions
-    that arrive while no copy can be made are answered by the next copies. Equal questions are answered once. The waiting
-    questions are divided among the copies that may be made, and a copy also takes further ones that are quick.
+    If a copy can be made now, it is made when no further question has arrived for `_GATHER_S`, but at the latest
+    `_GATHER_S_MAX` after the first question. Questions that arrive while no copy can be made are answered by the next copies.
+    Equal questions are answered once. The waiting questions are divided among the copies that may be made, and a copy also
+    takes further ones that are quick.
 
     The pool observes the pump. While the core makes many decisions, a copy is made when the pump has just become idle, so that few
     asks wait for the fork.
@@ -156,7 +162,7 @@ class Copies:
         self._held = self._closed = False
 
     async def answer(self, question: Question, read: Read) -> bytes:
-        """Return the result of ``read`` in a copy, or raise its CallError.
+        """Return the result of ``read`` in a copy, or raise the CallError that ``read`` raises.
 
         Raise CallError also if too many reads wait, if the server stops, or if the copy cannot be made, ends early or takes too
         long.

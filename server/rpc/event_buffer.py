@@ -34,7 +34,7 @@ from server.model.shadow import sentence
 from server.rpc.limits import EVENTS_KEPT_MAX
 
 _NAMED_MAX: Final = 3
-"""The largest number of asks of a plan check that its record names."""
+"""The largest number of asks that the record of a plan check names."""
 
 
 class Record(NamedTuple):

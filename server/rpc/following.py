@@ -182,7 +182,7 @@ class Joining:
 
 @dataclass(slots=True)
 class LogState:
-    """The status of the input log of a core. Numbers are numbers of messages, and times are in Unix milliseconds."""
+    """The status of the input log of a core. A ``sequence`` is the number of a message. Times are in Unix milliseconds."""
 
     address: str
     connected: bool = False
@@ -456,7 +456,7 @@ class Leaders:
         """The slices that had arrived, and had not been applied, when this core stopped following."""
 
     async def follow(self) -> None:
-        """Try to join the leaders in turn, and follow each one that accepts until its stream ends. Continue until cancelled."""
+        """Try the leaders in turn, until cancelled. Once a leader can be joined, follow that leader until its stream ends."""
         told: dict[str, str] = {}
         while True:
             for leader in self._joining.leaders:

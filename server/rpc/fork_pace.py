@@ -1,7 +1,7 @@
 """The times at which copies of the core may be made: the share of time that forks take, and whether the core makes many decisions.
 
-A fork stops the core. The pause after a fork is counted in multiples of its processor time. It is longer while the core makes many
-decisions, because every ask that arrives during a fork waits for its end.
+A fork stops the core. The pause after a fork is counted in multiples of the fork's processor time. The pause is longer while
+the core makes many decisions, because every ask that arrives during a fork waits until the fork ends.
 """
 
 from collections import deque
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 _REST: Final = 20
-"""The pause that each fork earns, in multiples of its processor time, so that forks take at most 5 % of the time in the long run."""
+"""The pause that each fork adds, in multiples of its processor time, so that forks take at most 5 % of the time in the long run."""
 _BURST: Final = 3
 """The number of forks that may follow each other after a quiet time, before the pauses of all of them are due."""
 _REST_BUSY: Final = 100
-"""The pause that each fork earns while the core makes many decisions, so that forks take at most 1 % of the time."""
+"""The pause that each fork adds while the core makes many decisions, so that forks take at most 1 % of the time."""
 _BUSY_SLICES: Final = 10
 """The number of slices with events within `_BUSY_S` from which on the core makes many decisions."""
 _BUSY_S: Final = 1.0
@@ -30,7 +30,7 @@ class ForkPace:
         self._rested_at = 0.0
         """The instant at which the pauses of all forks have passed."""
         self.pause = 0.0
-        """The pause in seconds that the latest fork earned."""
+        """The pause in seconds that the latest fork added."""
         self.not_before = 0.0
         """The instant before which no further fork may be made."""
 
@@ -45,10 +45,10 @@ class ForkPace:
         self._sliced.append(self._seconds())
 
     def forked(self, started: float, ended: float, cpu: float) -> None:
-        """Count a fork. The next one may follow after as much time as the fork took, so that the core can decide between them.
+        """Count a fork. The next fork may follow after as much time as this fork took, so that the core can decide in between.
 
         A fork that would exceed `_BURST` has to wait for the pauses of earlier forks. While the core makes many decisions, each
-        fork has to wait for them.
+        fork has to wait for these pauses.
         """
         busy = self.is_busy
         self.pause = (_REST_BUSY if busy else _REST) * cpu

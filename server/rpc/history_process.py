@@ -20,7 +20,7 @@ from server.rpc.pod_names import pod_name
 _PRIORITY: Final = 10
 """The amount by which the nice value of this process is higher than that of the core. If processors are scarce, the core thus runs first."""
 _SESSION: Final = Path("/proc/self/autogroup")
-"""The file with the nice value of this process's session. Some kernels do not have this file."""
+"""The file with the nice value of the Unix session of this process. Some kernels do not have this file."""
 
 
 def main() -> int:
@@ -40,8 +40,8 @@ def main() -> int:
 def _yield() -> None:
     """Lower the priority of this process.
 
-    Linux may share processors between sessions first (`sched_autogroup_enabled`), and compare the nice values of processes within one
-    session only. This process has a session of its own, so its session gets the nice value, too.
+    Linux may first divide the processors among Unix sessions (`sched_autogroup_enabled`), and compare the nice values of
+    processes within one session only. This process has a Unix session of its own, which therefore gets the nice value, too.
     """
     os.nice(_PRIORITY)
     if os.getsid(0) == os.getpid():

@@ -142,7 +142,8 @@ class Guard(grpc.aio.ServerInterceptor):
     async def _unknown(self, _requests: Requests, context: Context) -> None:
         """End a call of an unknown method.
 
-        Without this method, gRPC would end the call. The observer would then not see the call, and garbage would be left.
+        Without this handler, gRPC itself would end the call. The observer would then not see the call, and garbage would be
+        left.
         """
         ended = self._called("unknown", context)
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

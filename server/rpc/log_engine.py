@@ -165,7 +165,7 @@ async def _closed(client: Client) -> None:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raise AwayError or RefusedError for the errors of the client."""
+    """Turn errors of the NATS client, raised within the context, into AwayError or RefusedError."""
     try:
         yield
     except APIError as error:

@@ -54,7 +54,7 @@ class Owners:
         return sum(one.name == caller.name for one in self._callers.values())
 
     def forget(self, rm_id: str) -> None:
-        """Release a manager to the caller that registers it next."""
+        """Forget which caller registered a manager. The manager then belongs to the caller that registers it next."""
         self._callers.pop(rm_id, None)
 
     def check_partitions(self, partitions: Iterable[str], caller: Caller) -> None:

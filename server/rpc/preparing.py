@@ -15,9 +15,9 @@ async def prepared(
 ) -> AsyncIterator[None]:
     """Prepare a configuration, and let the caller apply it in this context.
 
-    At the end, wait until all partitions have the configuration in force, and free objects that are no longer used. The
-    preparation is done in pieces, between which other tasks of the event loop run. Only one configuration may be prepared at a
-    time (`Owners.changing`).
+    When the context ends, wait until all partitions have the configuration in force, and free objects that are no longer used.
+    The preparation is done in pieces, between which other tasks of the event loop run. Only one configuration may be prepared
+    at a time (`Owners.changing`).
     """
     if configuration is None:
         yield

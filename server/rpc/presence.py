@@ -56,7 +56,10 @@ class Presence:
         self._seen.clear()
 
     def heard(self, rm_id: str, now: int) -> bool:
-        """Record a message, and return whether the manager was away before it. Return False for a manager that is not registered."""
+        """Record a message, and return whether the manager was away before this message.
+
+        Return False for a manager that is not registered.
+        """
         seen = self._seen.get(rm_id)
         if seen is None:
             return False

@@ -200,8 +200,8 @@ class Pump:
     async def in_parts(self, parts: Parts[_T]) -> tuple[_T, float]:
         """Run all parts of a follower's work, and yield to the event loop as within a slice.
 
-        Return the result and the seconds of work. If the task is cancelled, all parts are done nevertheless, because no one may
-        use a core between two parts. A cancelled task ends at its next wait after the parts.
+        Return the result and the seconds of work. If the task is cancelled, all parts are done nevertheless, because other code
+        must not use the core between two parts. A cancelled task ends at its next wait after the parts.
         """
         self._turned = started = self._time.seconds()
         try:
@@ -372,7 +372,7 @@ class Pump:
     async def _drain(self, now: int, decisions: list[Decision]) -> int:
         """Take messages until the slice is full, and return the number of events.
 
-        Messages to which no caller awaits a reply are given to the core together.
+        Messages whose replies no caller awaits are given to the core together.
         """
         taken, together = 0, list[Event]()
         while self._inbox:
@@ -458,7 +458,7 @@ class Pump:
         now: int,
         decisions: list[Decision],
     ) -> None:
-        """Give the core, one by one, the events of a message to which a caller awaits the replies."""
+        """Give the core the events of a message one by one, and collect the replies for the caller that awaits them."""
         self._asking -= 1
         if mail.after is not None:
             # Decisions made before a registration belong to the streams that the registration ends.

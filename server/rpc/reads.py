@@ -35,7 +35,7 @@ class Reads(Protocol):
     apart: bool
 
     async def answer(self, question: Question, read: Read) -> bytes:
-        """Return the result of ``read``, or raise its error."""
+        """Return the result of ``read``, or raise the error that ``read`` raises."""
         ...
 
     def hold(self) -> None:
@@ -58,7 +58,7 @@ class InPlace:
         self._steady.set()
 
     async def answer(self, _question: Question, read: Read) -> bytes:
-        """Return the result of ``read``, or raise its error. While reads are held, wait first."""
+        """Return the result of ``read``, or raise the error that ``read`` raises. While reads are held, wait first."""
         if not self._steady.is_set():
             await self._steady.wait()
         return read()

@@ -61,11 +61,11 @@ def restore(
     failed to write later configurations. In this case ``configuration`` is not applied if the saved state has a newer revision:
     one with a higher number, or with the same number and a later instant.
 
-    The core keeps the revision with which it was made, and the texts that managers sent last. The earlier run wrote revision and
-    texts to disk at each change, while the saved state may be older. If the saved state has a higher revision number, the texts
-    of the saved state are used, and no later revision gets a number that was used before. The core decides for the partitions
-    that its options name, even if the earlier run had other partitions. Raise BadOptionError if the earlier run had a newer table
-    of cores.
+    The core keeps the revision with which it was made, and the configuration texts that managers sent last. The earlier run
+    wrote this revision and these texts to disk at each change, while the saved state may be older. If the saved state has a
+    higher revision number, the texts of the saved state are used, and no later revision gets a number that was used before. The
+    core decides for the partitions that its options name, even if the earlier run had other partitions. Raise BadOptionError if
+    the earlier run had a newer table of cores.
     """
     found = saved.read(path)
     if found.why_not:

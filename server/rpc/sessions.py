@@ -160,8 +160,8 @@ class Sessions:
     ) -> Session:
         """Open a stream. Raise CallError if STREAMS_MAX streams are open and the caller already has enough open streams for one manager.
 
-        If STREAMS_MAX are open, streams that have not named a manager in time are ended first, to free places. Each caller always
-        has places for the streams of one manager, so that other callers cannot keep it out.
+        If STREAMS_MAX are open, streams that have not named a manager in time are ended first, to free places. Each caller
+        always has places for the streams of one manager, so that other callers cannot keep this caller out.
         """
         if len(self._open) >= STREAMS_MAX:
             self._end_silent(now)
@@ -218,8 +218,8 @@ class Sessions:
         """Return the managers that were removed to free a place for this manager. Usually no manager has to be removed.
 
         Raise CallError if there are too many managers or if the manager belongs to another caller. Raise CallError also if the
-        process that replaced this process still acts for the manager. ``holds`` says whether the core holds an object of a
-        manager.
+        process ``instance`` was replaced, and its successor still acts for the manager. ``holds`` says whether the core holds
+        an object of a manager.
         """
         self.owners.check(rm_id, caller)
         self._instances.check(rm_id, instance, speaking=bool(self.open_kinds(rm_id)))

@@ -188,7 +188,7 @@ def _of_others(moved: DecisionMoved | None, side: VisibleDecision) -> bool:
 def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
     """Return why the decision moved, without names that the caller may not read.
 
-    If none of the decision's preemptors belongs to a viewer, the viewer gets a reason only for the veto of a victim, and else "".
+    If a viewer owns none of the decision's preemptors, the viewer gets a reason only for the veto of a victim, and else "".
     """
     if sees_all(caller):
         return moved.reason
@@ -198,7 +198,7 @@ def _reason(moved: DecisionMoved, side: VisibleDecision, caller: Caller) -> str:
 
 
 def _batch(changes: Iterator[Change]) -> list[Change]:
-    """Return the next changes for one message: at least one, and further changes while their victims are few."""
+    """Return the next changes for one message: at least one, and further changes while all changes together have at most `PAGE_MAX` rows."""
     found: list[Change] = []
     rows = 0
     for change in islice(changes, RESPONSE_OBJECTS_MAX):
@@ -219,7 +219,10 @@ def _cut(sides: Sequence[VisibleDecision], page: Page) -> tuple[Sequence[Visible
 
 
 def _end(rows: Sequence[int], page: Page) -> int:
-    """Return the index after the last decision of the page. ``rows`` has the size of each decision in rows."""
+    """Return the index after the last decision of the page.
+
+    ``rows`` has, for each decision, the result of `encode_decisions.rows`.
+    """
     total, end = 0, page.start
     for one in rows[page.start : page.start + page.size]:
         total += one

@@ -69,7 +69,7 @@ def nameless(_key: str) -> str:
 
 
 def rows(record: DecisionRecord) -> int:
-    """Return the number of rows that a decision counts on a page: one for the decision, and one for each victim and each beneficiary."""
+    """Return how many rows of a page a decision takes: one for the decision, and one for each victim and each beneficiary."""
     return 1 + len(record.victims) + len(record.beneficiaries)
 
 
@@ -202,7 +202,7 @@ _OTHERS: Final = {
 
 
 def spared(found: Iterable[Spared], names: Names) -> list[pb.SparedCandidates]:
-    """Return the messages of groups of candidates that were not evicted, the largest group first."""
+    """Return the messages of candidates that were not evicted: one message for each rule and queue, most candidates first."""
     ranked = sorted(found, key=lambda one: (-one.count, one.law, one.queue))
     return [
         pb.SparedCandidates(

@@ -108,7 +108,7 @@ def failover(row: Row) -> pb.Failover:
 
 
 def plain_configuration(row: Row) -> pb.PastConfiguration:
-    """Return the message of a configuration, without its differences and the decisions made under it."""
+    """Return the message of a configuration, without differences from other configurations and without decisions."""
     return pb.PastConfiguration(
         revision=row["revision"],
         digest=row["digest"],
@@ -121,7 +121,7 @@ def plain_configuration(row: Row) -> pb.PastConfiguration:
 def configuration(
     row: Row, before: Row | None, after: Row | None, effects: Sequence[tuple[str, int, int]]
 ) -> pb.PastConfiguration:
-    """Return the message of a configuration, with its differences from the previous configuration and the decisions made under it."""
+    """Return the message of a configuration, with the decisions made under it and its differences from the previous configuration."""
     found = plain_configuration(row)
     found.until_ms = after["at_ms"] if after is not None else 0
     for policy, decisions, victims in effects:

@@ -54,7 +54,10 @@ def wanted(size: int, token: str) -> Page:
 
 
 def size_of(size: int) -> int:
-    """Return the number of objects on a page. Sizes of 0 or above the limit give the largest page. Raise CallError below 0."""
+    """Return the number of objects on a page.
+
+    A size of 0, or above the limit, gives the largest page. Raise CallError for a negative size.
+    """
     if size < 0:
         raise invalid("INVALID_PAGE", ("page_size", f"{size} is negative"))
     return min(size or PAGE_MAX, PAGE_MAX)

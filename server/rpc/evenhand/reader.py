@@ -169,9 +169,10 @@ class Reader:
         )
 
     def asks(self, scope: Scope, most: int, start: int = 0) -> Sequence[AllocationReport]:
-        """Return the asks among the rows of the scope: at most ``most`` rows, from row ``start`` on.
+        """Return the asks on one page of the allocations and asks of the scope.
 
-        An application's allocations come before its asks.
+        The page begins at index ``start`` and has at most ``most`` allocations and asks. An application's allocations come
+        before its asks.
         """
         found, _ = self.allocations(scope, Page(start, most))
         return [one for one in found if not one.node_id]

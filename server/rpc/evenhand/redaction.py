@@ -124,7 +124,10 @@ def named(queue: str, caller: Caller) -> str:
 
 
 def spared(groups: Iterable[Spared], caller: Caller) -> tuple[Spared, ...]:
-    """Return the groups of candidates that were not evicted. A viewer gets the candidates of other queues summed by rule, without names."""
+    """Return the candidates that were not evicted, by rule and queue.
+
+    A viewer gets the candidates of other queues summed by rule, without names.
+    """
     if sees_all(caller):
         return tuple(groups)
     found: dict[tuple[str, str], Spared] = {}

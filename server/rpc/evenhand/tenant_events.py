@@ -1,4 +1,4 @@
-"""The kinds of events that are reported to a viewer: the events of its own queues, and no other events.
+"""The events whose kinds are reported to a viewer: the events of its own queues, and no other events.
 
 The instant of a message is information, too. For this reason a viewer gets a message only for an event that it may read, and no
 message when something happens to other tenants. An event without a queue, such as one of a node or of a configuration, is not

@@ -32,7 +32,7 @@ _RELEASED_KEY: Final = b"\x32"
 _RELEASED_APPLICATION: Final = 2
 _BUT_KEY: Final = itemgetter(1, *range(3, len(Released._fields)))
 _OTHERS: Final = itemgetter(1, *range(4, len(Released._fields)))
-"""The fields of a release that many releases share: all except its key and its application."""
+"""The fields of a release that many releases share: all except the key and the application."""
 _ASK: Final = Generation.ASK
 """The ask generation as a module constant, because access to a member of an enumeration is slow."""
 

@@ -1,4 +1,7 @@
-"""The translation of an ask's node constraints from the wire to values. The checks of form are those of Kubernetes (design 1.8)."""
+"""The translation of an ask's node constraints from the wire to values.
+
+The form of each field is checked as in Kubernetes (design 1.8).
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -63,7 +66,7 @@ def _names(field: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def term(path: str, message: si_pb2.NodeSelectorTerm) -> Term:
-    """Return a term of node requirements. ``path`` is the path of the term in the message, which a refusal names."""
+    """Return a term of node requirements. A refusal names ``path``, which is the path of the term in the message."""
     listed(path, message.matchExpressions)
     listed(path, message.matchFields)
     return Term(

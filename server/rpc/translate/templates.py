@@ -85,8 +85,8 @@ class Specs:
     ) -> Template:
         """Return the template of a message. Clear the quantities in the message, unless the quantities are refused.
 
-        A tenant may send ten thousand sizes. Messages that differ only in quantities therefore share the rest of their template,
-        which is decoded once.
+        A tenant may send ten thousand messages that differ only in quantities. Such messages share the rest of their template,
+        which is decoded only once.
         """
         try:
             resource = quantities(field, getattr(message, field))
