@@ -1,7 +1,8 @@
-"""Reservations and the asks that outrank them. An ask *outranks* a reservation if its priority is higher at their lowest common queue.
+"""Reservations and the asks that outrank them.
 
-This comparison determines in which order asks may reserve, which asks may not use reserved capacity, and which asks may take a
-reservation over.
+An ask *outranks* a reservation if the priority of the ask is higher than that of the reservation's owner (the ask for which the
+node is reserved), as their lowest common queue sees both. This comparison determines in which order asks may reserve, which
+asks may not use reserved capacity, and which asks may take a reservation over.
 
 A reservation never keeps capacity from an ask of strictly higher priority. While such an ask is tried, all reservations that
 the ask outranks are *lifted* together. The capacity that these reservations keep, on nodes and in the limits of their queues,
