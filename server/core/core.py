@@ -418,9 +418,10 @@ class Core:
     def digest(self) -> str:
         """Enqueue unqueued asks, and return a hash of the state in hexadecimal.
 
-        The hash covers the kind, the subject and the instant of each timer. The hash leaves out earlier configurations, the
-        caches of partitions, and state that can be computed from the included state (`server.state.digest`). The core itself
-        does not call this method: like `validate`, the method is for tests and tools that check a core.
+        For each timer, the hash covers the kind, the instant, and the object that the timer is about. The hash leaves out
+        earlier configurations, the caches of partitions, and state that can be computed from the included state
+        (`server.state.digest`). The core itself does not call this method: like `validate`, the method is for tests and tools
+        that check a core.
         """
         self._take_in_fresh()
         state = self.state
@@ -495,7 +496,7 @@ class Core:
         return partition.round.is_put_off
 
     def _expect(self, partition: Partition, result: rounds.RoundResult) -> None:
-        """Set a timer for each decision and plan check that the round began."""
+        """Set timers for the expiry of the decisions that the round made, and for the overdue answers to its plan checks."""
         self.state.expect(partition, result.expiring)
         for instant, check_id in result.asked:
             self.state.at(instant, plan_checks.TIMER, partition.name, check_id)

@@ -68,7 +68,7 @@ class Manager:
 
 
 Timer = tuple[int, int, str, str, str]
-"""A timer: the instant at which it is due, its serial number, kind, partition name, and the key or id of its subject."""
+"""A timer: its instant, serial number, kind and partition name, and the key or id of the object that it is about."""
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class Leaving:
 
     group: str
     until_ms: int
-    """The instant at which the core decides for the partition again if the move is not complete by then."""
+    """The instant from which the core decides for the partition again, unless the move is complete before this instant."""
     timers: list[Timer] = field(default_factory=list)
     """The timers that became due during the move."""
 

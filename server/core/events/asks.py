@@ -239,7 +239,7 @@ def _update_allocation(partition: Partition, ask: Ask, spec: AskSpec) -> None:
 def add_allocation(state: State, event: AllocationAdded, now: int) -> list[Decision]:
     """Add or update the allocation of a pod that already runs.
 
-    It is never rejected for lack of capacity or headroom (design 1.10).
+    The allocation is never rejected for lack of capacity or headroom (design 1.10).
 
     Pledges whose capacity the allocation has used are aborted (G10).
     """

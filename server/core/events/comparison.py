@@ -25,9 +25,10 @@ def is_unreported(partition: Partition, ask: Ask) -> bool:
 def clear_key(
     state: State, partition: Partition, key: str, application: Application | None, now: int
 ) -> None:
-    """End a known pod if the report under its key is now about a pod of another kind, or of another application.
+    """End a known pod if the new report under its key cannot be about this pod.
 
-    The reported pod counts as a new pod.
+    The report cannot be about the known pod if it names another application, or if exactly one of the two pods is foreign. The
+    reported pod then counts as a new pod.
 
     ``application`` is the application of the new report, or None if the report is about a foreign pod.
     """

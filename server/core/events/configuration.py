@@ -2,8 +2,8 @@
 
 The configuration that was sent last wins, unless it is based on an outdated revision.
 
-A manager sends its configuration again in each of its sessions. Another configuration may have been applied since its last
-session. The manager's configuration then comes into force again only if its text has changed since the last session.
+A manager sends its configuration again in each of its sessions. If another configuration was applied since the manager's
+previous session, the manager's configuration comes into force again only if its text has changed since that session.
 """
 
 from collections.abc import Iterator
@@ -173,9 +173,9 @@ def register(
 def counts(state: State, rm_id: str, digest: str) -> bool:
     """Return whether a configuration text that a manager sends in each of its sessions comes into force.
 
-    A text that the manager also sent in its last session does not replace a configuration that was applied since then. If the
-    manager sent no text before, the core cannot detect whether the text has changed. Then a configuration that an operator
-    applied stays in force.
+    If the manager sent the same text in its previous session, the text does not replace a configuration that was applied since
+    that session. If the manager sent no text before, the core cannot detect whether the text has changed. Then a configuration
+    that an operator applied stays in force.
     """
     if not digest or digest == state.revision.digest:
         return True
@@ -210,7 +210,8 @@ def _replace(
 ) -> Parts[list[Decision]]:
     """Apply a configuration as a revision.
 
-    If its text equals that of the configuration in force, the revision stays the same, and the configuration is applied again.
+    If the text of the configuration equals that of the configuration in force, the revision stays the same, and the
+    configuration is applied again.
     """
     if not _is_same(state.configuration, configuration):
         _keep_past(state)
@@ -244,9 +245,9 @@ def _apply(
 
     Partitions that the configuration no longer lists are stopped, and are removed when they are empty.
 
-    With ``one_by_one``, at most one of the partitions that exist already is changed now: the first, if its asks keep their gang
-    classes. The next ticks change the other existing partitions (`change_next`). Partitions that are new, or that are listed
-    again, are changed at once.
+    With ``one_by_one``, at most one of the partitions that exist already is changed now: the first of them, and only if its
+    asks keep their gang classes. The next ticks change the other existing partitions (`change_next`). Partitions that are new,
+    or that are listed again, are changed at once.
     """
     notes = yield from _set_timers(state, now)
     state.configuration = configuration

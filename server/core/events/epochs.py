@@ -28,7 +28,7 @@ def obstacle(manager: Manager | None, event: ManagerRegistered) -> str:
 
 
 def term(epoch: int, instance: str) -> str:
-    """Return a text that names the epoch and the process in which a shim registers.
+    """Return a text that names the epoch of a shim's registration and the process that registers.
 
     Return "" for a registration without an epoch.
     """

@@ -23,7 +23,7 @@ E = TypeVar("E", AskAdded, AllocationAdded)
 
 
 class _Size(NamedTuple):
-    """The size of a gang, whether the core counted that size, and the spec of one member."""
+    """The size of a gang, whether the core found this size by counting, and the spec of one member."""
 
     needed: int
     counted: bool

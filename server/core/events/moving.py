@@ -27,9 +27,9 @@ from server.state.pickled import BadCheckpointError, Frames, frames_of, loaded, 
 
 TIMER: Final = moved.TIMER
 PART_BYTES: Final = 1 << 18
-"""The number of bytes of one part of a copy."""
+"""The number of bytes of one part of a partition's copy."""
 UNPACKED_BYTES_MAX: Final = 1 << 30
-"""The largest number of bytes of a copy after decompression.
+"""The largest number of bytes of a partition's copy after decompression.
 
 A typical copy has about four times as many bytes after decompression as before.
 """
@@ -41,13 +41,13 @@ def copy_of(state: State, name: str) -> bytes:
 
 
 def parts_of(data: bytes) -> Iterator[bytes]:
-    """Yield the parts of a copy."""
+    """Yield the parts of a partition's copy."""
     for at in range(0, len(data), PART_BYTES):
         yield data[at : at + PART_BYTES]
 
 
 def encoded(part: bytes) -> str:
-    """Return a part of a copy in the encoding that events use."""
+    """Return a part of a partition's copy in the encoding that events use."""
     return base64.b85encode(part).decode()
 
 
@@ -147,7 +147,7 @@ def _part(state: State, event: PartitionMoving, now: int) -> list[Decision]:
 
 
 def _arrived(state: State, event: PartitionMoving, now: int) -> list[Decision]:
-    """Read the copy, and store it until a shim registers with the new table.
+    """Read the copy of a partition, and store it until a shim registers with the new table.
 
     An earlier copy of the partition is replaced, because it belongs to a move that was given up.
     """
@@ -218,7 +218,7 @@ def _take(state: State, group: str, name: str, now: int) -> list[Decision]:
 
 
 def _begin(state: State, arrival: Arrival, now: int) -> list[Decision]:
-    """Take a partition. The next reports of its manager are compared with the copy."""
+    """Take a partition. The next reports of its manager are compared with the copy that arrived."""
     partition, former = arrival.moved.partition, arrival.moved.manager
     moved.take(state, arrival.moved)
     if former is not None:
@@ -233,7 +233,7 @@ def _begin(state: State, arrival: Arrival, now: int) -> list[Decision]:
 def _change_table(state: State, change: TableChange) -> None:
     """Record a move in the core's own table.
 
-    A copy that arrived for this revision, or for an older revision, can no longer be taken.
+    If a partition's copy arrived for this revision or for an older revision, the copy can no longer be taken.
     """
     assignment = state.assignment
     assert assignment is not None, "a core without a table moves nothing"

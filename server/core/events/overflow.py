@@ -26,7 +26,7 @@ def overflow(partition: Partition, resource: Resource, *, of_ask: bool = False) 
     Return "" if the amount is valid.
 
     ``of_ask`` is true if the amount belongs to an ask. An ask's quantity below SMALL is not checked while the partition's total
-    of its type is below CROWDED: ASKS_MAX such quantities cannot raise the total to 2^62.
+    of the same type is below CROWDED: ASKS_MAX such quantities cannot raise the total to 2^62.
     """
     if not resource:
         return "the resource is empty: a positive quantity of some type is needed"
@@ -55,7 +55,7 @@ def _total(partition: Partition, name: str) -> int:
 
 
 def _classes(partition: Partition) -> Iterator[AskClass]:
-    """Yield all classes, including the classes of asks that have a pledge."""
+    """Yield all equivalence classes, including the classes of asks that have a pledge."""
     yield from partition.classes.by_key.values()
     for held in partition.decisions.pledges.values():
         yield held.ask.ask_class

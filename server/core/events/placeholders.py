@@ -90,7 +90,7 @@ def keyed(application: Application, event: AskAdded, known: Ask | None) -> AskAd
 
 
 def resized(ask: Ask, spec: AskSpec) -> None:
-    """Update the total size of the existing placeholders after one of them changed its size."""
+    """Update the total size of an application's existing placeholders, because a placeholder changed its size."""
     reserve = ask.application.reserve
     if reserve is not None and ask.spec.placeholder and spec.placeholder:
         reserve.came.subtract(dict(ask.spec.resource))

@@ -66,7 +66,7 @@ def _refused(
 
 
 def _back_off(partition: Partition, one: Ask, refused: Verdict) -> Iterator[Decision]:
-    """Make the ask's group wait for the back-off, and record the verdict as the reason."""
+    """Make the ask's group wait for the back-off, and record the verdict ``refused`` as the reason."""
     group = one.group
     assert group is not None, f"ask {one.key} waits"
     partition.round.tries.refuse(group, refused.at_ms)
@@ -82,7 +82,7 @@ def _verdict(check: PlanCheck, because: str, node_id: str, now: int) -> Verdict:
 
 
 def overdue(partition: Partition, check_id: str, now: int) -> list[Decision]:
-    """End a check that was not answered in time. Its asks wait for the back-off."""
+    """End a plan check that was not answered in time. The asks of the check wait for the back-off."""
     check = partition.decisions.checks.open.get(check_id)
     if check is None or check.fits or now < check.overdue_ms:
         return []

@@ -308,7 +308,7 @@ def keep(partition: Partition, record: DecisionRecord, ranking: Ranking | None =
 
 
 def _reserve(partition: Partition, plan: Plan, now: int) -> Written:
-    """Reserve the node of each pledge for its ask."""
+    """Reserve the node of each pledge for the pledge's ask."""
     written = Written([], [])
     for pledge in plan.pledges:
         made = reserve(partition, partition.asks[pledge.ask.key], _node(partition, pledge), now)

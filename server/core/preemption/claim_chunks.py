@@ -315,7 +315,7 @@ def _mask(ask: Ask) -> tuple[str, str]:
 
 
 def _mark(partition: Partition) -> tuple[int, ...]:
-    """Return counters that change with each event after which a group that was already searched may have more claims.
+    """Return counters that change with each event that may give more claims to a group that was already searched.
 
     Placements and new asks are left out, because they may give more claims only to the groups of `_has_changed`. A placement or
     a new ask does not raise the deficit of any other group's queues, unless shares follow weights.

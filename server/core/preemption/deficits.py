@@ -94,7 +94,8 @@ class Shortage:
         """Yield (path, deficit) pairs for one type: a pair for each queue that decides for this type (W6).
 
         With shares by weight, a queue for which the type is not contended decides only until it has reached its floor.
-        Afterwards a queue above it decides. Therefore the pairs of these queues are included, too.
+        Afterwards a queue above it decides. Therefore pairs of queues above it follow, up to the first queue for which the type
+        is contended.
         """
         for queue in up_to_fence(leaf.path_up()):
             if not self._in_proportion:

@@ -112,8 +112,8 @@ def is_stuck(group: Group) -> bool:
 def due(partition: Partition, group: Group, most: int, now: int, policy: str) -> Iterator[Ask]:
     """Yield those asks of the group whose delay and back-off under a policy have ended, in the order of P4, at most ``most`` asks (G1, I5).
 
-    If no ask of the group is due, the group *rests*: its asks are not examined again before the instant at which the first of
-    them becomes due.
+    If no ask of the group is due, the group *rests*: no ask of the group is examined again before the first of these asks
+    becomes due.
     """
     if _rests(partition, group, now, policy):
         return

@@ -118,14 +118,14 @@ def _not_enforced(partition: Partition, told: Collection[str]) -> Parts[list[Not
 
 
 def is_due(partition: Partition, now: int) -> bool:
-    """Return whether a run has to start, or has to continue after a veto."""
+    """Return whether a quota run has to start, or has to continue after a veto."""
     return quota_timers.is_due(partition, now) or any(
         one.facts.shrinks is Shrinks.QUEUE for one in partition.decisions.suspended.values()
     )
 
 
 def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[ShrinkIntent]:
-    """Yield the runs that continue, then the runs that start now (Q6).
+    """Yield the quota runs that continue, then the quota runs that start now (Q6).
 
     If several runs start at the same instant, the run of the deepest queue comes first.
 
@@ -142,7 +142,7 @@ def runs(partition: Partition, now: int, told: list[Decision]) -> Iterator[Shrin
 
 
 def result(partition: Partition, intent: ShrinkIntent, answer: Plan | Refusal) -> list[Decision]:
-    """Return notes for administrators that say by how much a run reduces its queue's usage (Q14)."""
+    """Return notes for administrators that say by how much a quota run reduces its queue's usage (Q14)."""
     shrink = answer.shrink
     if shrink is None:
         return []
@@ -167,7 +167,7 @@ def _summary(shrink: Shrink, *, observed: bool) -> str:
 
 
 def ended(partition: Partition, queue: str) -> list[Decision]:
-    """Return a note after a run if the queue stays over its maximum and no further run will reduce its usage (Q5, Q14)."""
+    """Return a note after a quota run if its queue stays over its maximum and no further run will reduce the usage (Q5, Q14)."""
     known = partition.queues.get(queue)
     why = quota_timers.why_not(partition, known) if known is not None else None
     if why is None:

@@ -59,7 +59,7 @@ def reserving(partition: Partition, now: int) -> list[Ask]:
 
 
 def may_reserve_more(partition: Partition) -> bool:
-    """Return whether fewer nodes are reserved than the limit allows."""
+    """Return whether fewer nodes are reserved than the limit on reservations allows."""
     return _held(partition).total() < reservation.most(len(partition.index.nodes))
 
 
@@ -210,11 +210,11 @@ def _in_turns(
 ) -> ReservationSearch:
     """Return the search after this tick's share of the work.
 
-    Begin another search if the last search has ended and the state has changed since then. Groups whose asks are larger than
-    every node are not checked one by one: the search leaves them out from its beginning. When all other groups are checked, the
-    round tries the found asks in order, over as many ticks as its budget requires. Each ask is checked again before it is
-    tried. A reservation may therefore be made some ticks later than without this distribution of the work. An ask may become
-    old enough, or able to reserve, after its group was checked. The next search finds such an ask.
+    Begin another search if the last search has ended and the state has changed since it began. Groups whose asks are larger
+    than every node are not checked one by one: the search leaves them out from its beginning. When all other groups are
+    checked, the round tries the found asks in order, over as many ticks as its budget requires. Each ask is checked again
+    before it is tried. A reservation may therefore be made some ticks later than without this distribution of the work. An ask
+    may become old enough, or able to reserve, after its group was checked. The next search finds such an ask.
     """
     state = partition.round
     _requalify(partition)

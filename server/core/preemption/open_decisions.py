@@ -150,7 +150,7 @@ def _leaving_from(partition: Partition, commitment: Commitment) -> dict[str, Ask
 
 
 def _overdue(partition: Partition, ask: Ask) -> list[Decision]:
-    """Order a release again, because the shim may not have received the order."""
+    """Order the release of a victim again, because the shim may not have received the order."""
     message = f"its release was ordered by decision {ask.leaves_by} and is not confirmed yet"
     delivery = apply_plan.delivery(partition, apply_plan.policy_of(ask.leaves_by))
     assert ask.going is not None

@@ -76,7 +76,7 @@ def last_served(partition: Partition) -> int | None:
 
 
 def keep_waiting(partition: Partition, policy: str, now: int) -> None:
-    """Schedule the next round for an ask that a budget of this round put off (P5), if its policy waits for rounds."""
+    """If the policy waits for rounds, schedule the next round, because a budget of this round put off an ask (P5)."""
     if facts(policy).waits_for_rounds and earliest_ms(partition) > now:
         due_claims.call_again(partition, now)
 

@@ -143,6 +143,6 @@ def _waits(partition: Partition, key: str) -> bool:
 
 
 def end(partition: Partition, check: PlanCheck, why: str) -> list[Decision]:
-    """End a check, and return the message that tells its manager so."""
+    """End a plan check, and return the message that tells its manager so."""
     partition.decisions.checks.drop(check)
     return [PlanCheckEnded(partition.owner, partition.name, check.check_id, why)]

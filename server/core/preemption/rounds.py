@@ -66,7 +66,7 @@ class RoundResult:
     - ``cut`` says that the round goes on in the next tick, because its budget of steps ended or one of its plans waits for an
       answer.
     - ``refused`` has, for each rule, the number of intents that it refused.
-    - ``moves`` is the takeover of a reservation that was found before planning. If the round made plans, the search for a
+    - ``moves`` is the takeover that was found before planning (see `takeover`). If the round made plans, the search for a
       takeover is repeated. The takeover is not made while ``more`` is set, or while a search for asks that may reserve is in
       progress.
     - ``held_back`` says that asks that may reserve were not offered a node, because a takeover comes first or a search is still
@@ -100,7 +100,7 @@ The callback gets None if no ask was due.
 
 @dataclass(frozen=True, slots=True)
 class PlanningSide:
-    """The live side or the shadow, for which a round plans.
+    """The side for which a round plans: the live side or the shadow.
 
     A shadow sees the state with its own settings (see `shadow.side`).
 
@@ -470,8 +470,8 @@ def _decide(
     """Count a plan as carried out and return None. If a budget puts the plan off, return a refusal (P5).
 
     A plan that was already shown and not carried out uses no budget again (P8). If an earlier plan of the tick waits for its
-    manager's answer, a plan might need capacity that the waiting plan frees. The later plan is then dropped, and made again in
-    the next tick without the waiting plan (design 1.8).
+    manager's answer, the present plan might need capacity that the waiting plan frees. The present plan is then dropped, and
+    made again in the next tick without the waiting plan (design 1.8).
     """
     if not apply_plan.is_shown(side.partition, plan):
         refusal = account.refusal(plan)

@@ -10,8 +10,9 @@ claims. Three cases show that a rule of preemption is wrong:
 - Inside one queue, pods of one template (one request and priority) replace pods of another template that had replaced them
   before.
 
-Each case is a strike against the pair. After STRIKES_MAX strikes the pair is frozen: for FROZEN_MS, no plan may evict pods of
-the pair's victim for the pair's preemptor.
+The preemptor of a pair is one template in a queue. The victim of the pair is another queue as a whole, or a template in the
+same queue. Each case is a strike against the pair. After STRIKES_MAX strikes the pair is frozen: for FROZEN_MS, no plan may
+evict pods of the pair's victim for asks of the pair's preemptor.
 
 A queue that grows may claim as often as its deficit allows, because each of its claims lowers the deficit. If a queue lost an
 amount to external events (pods that end, decisions without effect), its deficit may be larger by that amount without a strike.
@@ -213,7 +214,7 @@ def _pairs(snapshot: Snapshot, plan: Plan) -> Iterator[Pair]:
 
 
 def side_of(ask: WaitingAsk) -> TemplateInQueue:
-    """Return the preemptor's part of a pair: the queue, resource and priority of the ask."""
+    """Return the preemptor's part of a pair: the ask's queue, request and priority."""
     return TemplateInQueue(ask.leaf, ask.spec.resource, ask.spec.priority)
 
 

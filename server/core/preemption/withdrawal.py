@@ -1,7 +1,7 @@
 """The withdrawal of soft evictions: a victim that was only marked may stay if no decision needs its capacity any more (J11).
 
 With `delivery: soft`, and for gangs with `podShouldBeDeletedWhenPreempted: false`, victims are only marked. Soft evictions are
-withdrawn only at the end of a tick. By then, policies have had the chance to plan again for asks whose decision ended. A marked
+withdrawn only at the end of a tick, after policies have had the chance to plan again for asks whose decision ended. A marked
 victim counts as releasing, so that a new decision may use its capacity. A mark stays in each of these cases:
 
 1. A new plan is being sought for the decision that ordered the eviction.
@@ -130,8 +130,8 @@ def _units(partition: Partition) -> list[list[Ask]]:
     """Return the victims that may stay, in units: the victims of a unit all stay or are all evicted.
 
     A unit consists of the victims of one quota run, of the marked members of one gang that cannot run without them, or of a
-    single pod. Units without a victim of an open decision for asks come first, so that the evictions of these units are
-    withdrawn first.
+    single pod. Units with a victim of an open decision that frees capacity for asks come last, so that the evictions of the
+    other units are withdrawn first.
     """
     known = list(reversed(partition.decisions.marked.values()))
     free = _free(partition, known)
@@ -256,7 +256,7 @@ def _is_to_come_down(
 ) -> bool:
     """Return whether victims with the amounts ``back`` must go, because a quota run brings the queue to its maximum.
 
-    The result is True if the queue would exceed its maximum when these victims stayed.
+    The result is False if the queue would be within its maximum even if these victims stayed.
 
     This is case 4 for quota runs. The run may have ended already.
     """

@@ -87,7 +87,7 @@ def _beside_used(partition: Partition, queue: Queue) -> Iterator[str]:
 
 
 def _amounts(amounts: Mapping[str, int], kinds: Container[str]) -> str:
-    """Return the amounts of these types in words, or "" if all these amounts are zero."""
+    """Return the amounts of the types ``kinds`` in words, or "" if all these amounts are zero."""
     found = {kind: amount for kind, amount in amounts.items() if kind in kinds and amount > 0}
     return quantities(found) if found else ""
 

@@ -149,7 +149,7 @@ class _Found:
     applied: QueueReport | None = None
     decisions: list[tuple[int, DecisionRecord]] = field(default_factory=list)
     fixed: dict[str, int] = field(default_factory=dict)
-    """By id, the instants of decisions whose waiting time began before the change (see `_Course._began_before`)."""
+    """The instant of each decision whose waiting time began before the change, by decision id (see `_Course._began_before`)."""
     outcomes: dict[str, DecisionState] = field(default_factory=dict)
     beneficiaries: dict[str, str] = field(default_factory=dict)
     placements: list[ForeseenPlacement] = field(default_factory=list)
@@ -197,7 +197,7 @@ class _Course:
                 self._going[name, ask.key] = Termination.PREEMPTED_BY_SCHEDULER
 
     def apply(self, configuration: Configuration) -> None:
-        """Apply the configuration to the copy."""
+        """Apply the configuration to the copy of the core."""
         event = ConfigurationApplied(_without_shadows(configuration), "a simulation")
         self._hear(self._core.handle(event, self._now))
         for name, partition in self._core.state.partitions.items():
@@ -206,7 +206,7 @@ class _Course:
                 found.applied = queue_reports.queue_report(partition)
 
     def run(self) -> None:
-        """Advance time until the copy has no more decisions to make, or a limit is reached."""
+        """Advance time until the copy of the core has no more decisions to make, or until a limit of the forecast is reached."""
         while not self.cut:
             shrinking = self._shrinking()
             self._instant()
@@ -228,7 +228,7 @@ class _Course:
                 self._now = due
 
     def _instant(self) -> None:
-        """Run one instant: tick, and end the pods that the ticks evict, until the copy makes no more decisions at this instant."""
+        """Tick the copy of the core and end the evicted pods, until the copy makes no more decisions at this instant."""
         while not self.cut:
             tick = self._core.tick(self._now, BUDGET)
             self._ticks += 1
@@ -332,7 +332,7 @@ class _Course:
     # The assumed events of the cluster --------------------------------------------------------------------------------
 
     def _ends(self) -> list[Event]:
-        """Return the events that follow from the copy's decisions: the ends of pods, and consents to plan checks.
+        """Return the events that follow from the decisions of the copied core: the ends of pods, and consents to plan checks.
 
         Every pod that was ordered to end is released, and the end of a victim of preemption lowers its disruption budgets by
         one.

@@ -64,8 +64,8 @@ def levels(core: Core, record: DecisionRecord) -> tuple[Level, ...]:
 
     The queues are those that influenced the decision, and the queues of its victims.
 
-    For a victim's queue, the amounts of some types are reported: types that the claiming queue lacks, types that a queue has to
-    free, and requested types for which a queue on the victim's path has a guarantee.
+    For a victim's queue, only some types are reported: the types that the claiming queue lacks or that a queue has to free, and
+    the requested types of which a queue on the victim's path has a guarantee.
     """
     ranking = ranking_of(core, record)
     if ranking is None:

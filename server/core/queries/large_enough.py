@@ -34,7 +34,8 @@ def excluded(
 
     The result is empty if the constraints allow a node that is large enough. Nodes that take no placements, or that Kubernetes
     taints as unhealthy, are left out. At most GROUPS_MAX groups are returned: the groups that are excluded by the smallest
-    number of parts of the constraints. Groups with more nodes that have enough free capacity at present come first.
+    number of parts of the constraints. Of these groups, those with the most nodes that have enough free capacity at present
+    come first.
     """
     named = parts(constraints)
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Node]] = {}

@@ -162,7 +162,7 @@ def _of_missing(fit: GroupFit) -> str:
 
 
 def _of_maxima(limits: Sequence[LimitFit]) -> str:
-    """Return the step that gives a group headroom under the maxima of these queues."""
+    """Return the step that gives a group of asks headroom under these limits, which are maxima of queues."""
     raised = listed([f"of queue {one.name} by {quantities(one.missing)}" for one in limits])
     return f"raise the max {raised}, or wait until pods there end"
 

@@ -55,9 +55,9 @@ def would(core: Core, key: str, now: int) -> Verdict | None:
 
 
 def _verdict(other: Partition, known: Shadow, ask: Ask, now: int) -> Verdict | None:
-    """Return the verdict that the shadow would give on the ask in the shadow's turn, after its standing decisions are applied.
+    """Return the verdict on the ask as in a turn of the shadow: the standing decisions are applied first.
 
-    Unlike a turn of the shadow, the query does not end decisions that no longer stand.
+    Unlike a turn, the query does not end decisions that no longer stand.
     """
     with side.settled(other):
         return verdicts.of_ask(

@@ -30,8 +30,8 @@ def prepared(core: Core, partition: str, asks: Sequence[SimulatedAsk], now: int)
 
     Raise KeyError for an unknown partition.
 
-    Only this function reads the state. It refreshes the partition's ``disruptions`` from the numbers of the manager. All later
-    steps of the simulation read the snapshot.
+    Only this function reads the state. First it sets the partition's ``disruptions`` to the numbers that the manager reported
+    last. All later steps of the simulation read the snapshot.
     """
     state = core.state.partitions[partition]
     state.disruptions = core.state.disruptions(state)

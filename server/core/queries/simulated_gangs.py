@@ -175,7 +175,7 @@ class Simulation:
         return replace(found, group=alike.number)
 
     def _gang(self, gang: WaitingGang, number: int) -> dict[str, AskSimulation]:
-        """Return the answers of all members of a gang by their keys."""
+        """Return the answer for each member of a gang, by the member's key."""
         trial, now = self._trial, self._trial.snapshot.now
         fit = group_fit(trial, self._members(gang))
         by_key = {one.key: ask for ask, one in self._asked if not isinstance(one, str)}

@@ -93,7 +93,7 @@ def why_nothing(side: Partition, shortage: Shortage, key: str, policy: str, now:
 def _refused(side: Partition, ask: Ask, now: int) -> Verdict | None:
     """Return the last refusal of the ask.
 
-    Return None if there was no refusal, or if the back-off after an earlier refusal has ended.
+    Return None if there was no refusal, or if the refusal was made before ``now`` and its back-off has ended.
     """
     group, tries = ask.group, side.round.tries
     if not isinstance(group, Group | Gang):

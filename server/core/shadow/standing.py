@@ -127,7 +127,7 @@ def _next_checked(known: Shadow, now: int) -> frozenset[str]:
     """Return the keys of the next decisions to check, at most CHECKED_MAX, and remember the last one for the next call.
 
     The checks go through the list of decisions in order, and begin where the last call ended. After the last decision of the
-    list, they continue with its first decision.
+    list, the checks continue with the first decision.
     """
     known.checked_ms = now
     names = list(known.held)

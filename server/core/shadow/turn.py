@@ -103,7 +103,7 @@ class Turn:
         return self._partition.classes.groups > SEARCH_MOST
 
     def _decide(self, live: Trial | None) -> Parts[dict[str, Choice]]:
-        """Apply the shadow's standing decisions to a Trial, make new decisions on it, and return the new decisions by subject."""
+        """Apply the shadow's standing decisions to a Trial, make new decisions on it, and return the new ones by ask or queue."""
         other, known, now = self._seen, self._known, self._now
         with side.settled(other) as shortage:
             asks = due.claimants(other, shortage, Part(other, now).groups, now)
@@ -151,7 +151,7 @@ class Turn:
     def _choices(
         self, partition: Partition, trial: Trial | None, whose: str, laid: int
     ) -> dict[str, Choice]:
-        """Return the decisions that one side made in this turn, by subject, and add them to the totals."""
+        """Return the decisions that one side made in this turn, by ask or queue, and add them to the totals."""
         found: dict[str, Choice] = {}
         for plan in () if trial is None else trial.plans[laid:]:
             assert trial is not None
@@ -180,7 +180,7 @@ class Turn:
     # Comparing ----------------------------------------------------------------------------------------
 
     def _draft(self, key: str, live: Choice | None, mine: Choice | None) -> ShadowRecord | None:
-        """Return the record of a subject in this turn.
+        """Return the record of this turn about the ask or queue ``key``.
 
         Return None if the record would be the same as before.
 
@@ -201,9 +201,9 @@ class Turn:
         return self._record(key, how, live, mine)
 
     def _stands(self, key: str, before: ShadowRecord) -> bool:
-        """Return whether the live side's last decision for the subject is still open.
+        """Return whether the live side's last decision for the ask or queue ``key`` is still open.
 
-        In observe mode, return whether it is still recorded as shown.
+        In observe mode, return whether the decision is still recorded as shown.
         """
         if before.live is None:
             return False
@@ -212,7 +212,7 @@ class Turn:
         return before.live.decision_id in self._partition.decisions.open
 
     def _is_mine(self, key: str, has_changed: bool) -> bool:  # noqa: FBT001
-        """Return whether the shadow's last choice for the subject is still valid.
+        """Return whether the shadow's last choice for the ask or queue ``key`` is still valid.
 
         The choice is valid while the shadow's decision is standing, or while the live decision is unchanged (``has_changed`` is
         False). In observe mode, the choice is valid while it is recorded as shown.
@@ -222,7 +222,7 @@ class Turn:
         return not has_changed or any(key in one.subjects for one in self._known.held.values())
 
     def _over(self, key: str, before: ShadowRecord | None) -> ShadowRecord | None:
-        """If a decision that only the shadow made has ended, return its record with the end.
+        """If a decision that only the shadow made has ended, return its record with the instant and the reason of the end.
 
         Return None if the shadow made no such decision, or if the decision is still standing.
         """
@@ -309,7 +309,7 @@ def _lay_runs(trial: Trial, live: Trial | None) -> None:
 
 
 def _ids(notes: list[Decision] | tuple[Decision, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each subject for which the live side made a decision, with the id of the decision."""
+    """Yield each ask or queue for which the live side made a decision, with the id of the decision."""
     for one in notes:
         if isinstance(one, Decided):
             record = one.record

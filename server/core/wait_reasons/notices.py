@@ -102,7 +102,11 @@ def _waiting(group: Group | Gang) -> Iterator[Ask]:
 
 
 def _listeners(group: Group | Gang, code: Code) -> Iterable[Ask]:
-    """Return the asks to report: all asks of a group whose reason changed, else the asks that are new since the last report."""
+    """Return the asks to report.
+
+    Of a gang, these are all asks. Of a group, these are all asks if the reason for waiting changed, and otherwise the asks that
+    are new since the last report.
+    """
     if isinstance(group, Gang):
         return group.members
     new, group.untold = group.untold, []

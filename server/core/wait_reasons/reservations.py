@@ -33,8 +33,8 @@ def bound(partition: Partition, made_ms: int) -> int:
 def expired(partition: Partition, commitment: Commitment, now: int) -> list[Decision]:
     """End a reservation whose time limit is reached, and return a note.
 
-    From now on, no node is reserved for asks of its application for as long as the reservation lasted. If the time limit was
-    removed from the settings, the reservation stays.
+    From now on, no node is reserved for asks of the owner's application for as long as the reservation lasted. If the time
+    limit was removed from the settings, the reservation stays.
     """
     if not commitment.expires_ms:
         return []
@@ -122,7 +122,7 @@ def report(held: Pledge, missing: Amounts | None = None) -> Reserved:
 
 
 def sentence(ask: Ask, found: list[Pledge]) -> str:
-    """Return a sentence that says how many nodes are reserved, for asks of which priority, and until when.
+    """Return a sentence with the number of reserved nodes, the owners' priorities, and the time when the first reservation ends.
 
     The sentence names no queue, pod or node, because other tenants read it.
     """
@@ -130,9 +130,9 @@ def sentence(ask: Ask, found: list[Pledge]) -> str:
 
 
 def _owners(ask: Ask, found: list[Pledge]) -> str:
-    """Return a text with the priorities of the asks that have the reservations, without the names of these asks.
+    """Return a text with the priorities of the owners, but without their names. An owner is an ask that has a reservation.
 
-    Each priority is the priority that the lowest common queue of the waiting ask and the ask with the reservation sees (G5).
+    Each owner's priority is given as the lowest common queue of the owner and the waiting ask sees it (G5).
     """
     seen = [seen_together(ask.application.leaf, ask.spec.priority, held) for held in found]
     own, owners = (sorted(set(each)) for each in zip(*seen, strict=True))

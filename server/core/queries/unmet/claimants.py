@@ -32,7 +32,7 @@ def priority(claimant: Claimant) -> int:
 
 
 def each(claimant: Claimant, change: Callable[[WaitingAsk], WaitingAsk]) -> Claimant:
-    """Return the claimant with every member changed."""
+    """Return the claimant after ``change`` was applied to each of its members."""
     if isinstance(claimant, WaitingAsk):
         return change(claimant)
     changed_ones = sorted(map(change, claimant.members), key=snapshotting.gang_order)

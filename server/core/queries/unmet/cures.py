@@ -55,7 +55,7 @@ def cure(planner: Planner, need: Need, refusal: Refusal) -> Cure | None:
 
 
 def _wait(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure to wait until candidates have run for their protected time (V3)."""
+    """Yield the cure to wait until candidates have run for their `preemption.minruntime` (V3)."""
     snapshot = planner.snapshot
     leaves = spared_leaves(refusal, Rule.MIN_RUNTIME)
     spans = [snapshot.queues[leaf].spec.properties.preemption_minruntime_ms for leaf in leaves]

@@ -53,7 +53,7 @@ _TRIGGER: Final[Mapping[Rule, Binding]] = {
     Rule.SEARCH_BOUND: Binding.SEARCH,
     Rule.NOT_OVER_GUARANTEE: Binding.GUARANTEES,
 }
-"""The binding for each rule of a refusal that does not depend on the candidates."""
+"""The binding for each rule whose refusals do not depend on the candidates."""
 _LIFTED: Final[Mapping[Change, Binding]] = {
     Change.WAIT: Binding.MIN_RUNTIME,
     Change.LOWER_GUARANTEE: Binding.GUARANTEES,
@@ -88,8 +88,8 @@ If no change helps the asks, the binding is that of the rule that protects the m
 def judge(planner: Planner, need: Need, over_promised: frozenset[str]) -> UnmetAsks:
     """Return the answer for one kind of asks: the binding, and the change that would help if a change was found.
 
-    ``over_promised`` contains the types of which all guarantees together exceed the capacity of the nodes. If the planner has
-    no questions left, the answer says so.
+    ``over_promised`` contains each type for which the sum of all guarantees exceeds the capacity of the nodes. If the planner
+    has no questions left, the answer says so.
     """
     planner.begin(need.claimant)
     ready = _before_planning(need)
@@ -356,7 +356,7 @@ def _of_the_spared(refusal: Refusal) -> Binding:
 
 
 def _because(planner: Planner, refusal: Refusal, *, fragmented: bool) -> str:
-    """Return the planner's text for the refusal, followed by the node that lacks least."""
+    """Return the planner's text for the refusal, followed by the name of the node that lacks least."""
     types = planner.snapshot.types
     missing = {types[index]: quantity for index, quantity in refusal.missing}
     named = refusal.rule is Rule.MEMBER  # The refusal's text ends with the node.

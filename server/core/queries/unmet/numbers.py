@@ -34,7 +34,7 @@ UNITS: Final[Mapping[str, int]] = {
 """The units to which amounts of these types are rounded up, if the partition has at least one unit of the type."""
 
 Lacks = dict[str, dict[int, int]]
-"""The amounts that are missing, by queue and type index."""
+"""The amounts by which guarantees are too small, by queue and type index."""
 
 
 def spared_leaves(refusal: Refusal, *rules: Rule) -> list[str]:
@@ -192,8 +192,8 @@ def _more(snapshot: Snapshot, path: str, more: Mapping[int, int]) -> FrozenAmoun
 def _met(snapshot: Snapshot, need: Need, refusal: Refusal) -> Lacks:
     """Return, for each queue with a met guarantee, by how much the guarantee must rise before the queue may claim again (G2).
 
-    If the queue that decides for a type has its guarantee of that type, the asks in it may not claim the type, even if an
-    ancestor of the queue is below its guarantee.
+    If the queue that decides for a type has its whole guarantee of this type, the asks of this queue may not claim the type.
+    This is so even if an ancestor of the queue is below the ancestor's guarantee.
     """
     wanted = dict(need.ask.kind.demand)
     more: Lacks = {}
