@@ -162,7 +162,7 @@ def _split(level: Level, share: Array, items: Items) -> tuple[Array, Mask]:
 
 
 def _sums(values: Array, starts: Array) -> Array:
-    """Return, for each family, the sum of each column."""
+    """Return the sum of each column over the rows of each family."""
     low = np.add.reduceat(values & _LOW, starts, axis=0)
     high = np.add.reduceat(values >> _HALF, starts, axis=0) + (low >> _HALF)
     return np.where(high > _LOW, UNLIMITED, (high << _HALF) | (low & _LOW))
