@@ -21,7 +21,7 @@ from server.snapshot.snapshot import Snapshot
 DECIDING: Final = "deciding"
 """The key under which a Trial stores deciding queues, by leaf and demand.
 
-The same word is the role of a queue that let an ask claim, in the amounts that explain a plan (`Level`).
+In the amounts that explain a plan (`Level`), the same word is the role of a queue that let an ask claim.
 """
 BLOCKING: Final = "blocking"
 """The role of a queue that prevented a claim, in the amounts that explain a refusal (`Level`)."""
@@ -71,10 +71,10 @@ class Openness:
     def outside(self) -> tuple[dict[int, str], str]:
         """Return the deciding queue of each open type, and the queue that takes the place of a deciding queue for undecided types.
 
-        A victim that is taken for a type must run outside the queue that the result has for this type. All deciding queues lie on
-        one path. The queue for undecided types is the lowest deciding queue of an open type. Every victim thus runs outside this
-        queue, so that each claim lowers the deficit of this queue. If no type is open, the queue for undecided types is the root,
-        and no victim runs outside the root.
+        A victim that is evicted for a type must run outside the queue that the result has for this type. All deciding queues
+        lie on one path. The queue for undecided types is the lowest deciding queue of an open type. Every victim thus runs
+        outside this queue, so that each claim lowers the deficit of this queue. If no type is open, the queue for undecided
+        types is the root, and no victim runs outside the root.
         """
         paths = {one.at: one.queue.path for one in self.open}
         return paths, max(paths.values(), key=len, default=ROOT)
@@ -92,7 +92,7 @@ def floor(trial: Trial, path: str) -> FrozenAmounts:
 
 
 def protects_only_whole(trial: Trial) -> bool:
-    """Return whether shares protect only queues that have their whole share, so that the usage of other queues may fall (W8).
+    """Return whether shares protect only queues that have their whole share, so that queues below their shares may lose more (W8).
 
     The rule applies to plain shares by weight, which are in force when `demandcap` is off.
     """

@@ -90,7 +90,7 @@ class Rule(enum.StrEnum):
     OWN_APPLICATION = "own-application"
     """The candidate belongs to the preemptor's application (I2) or to the preemptor's gang (J7)."""
     GANG = "gang-broken"
-    """The candidate's gang would have fewer members than it needs, and not all of them may be evicted (J12)."""
+    """The candidate's gang would have fewer members than it needs, and not all members of the gang may be evicted (J12)."""
     OTHER_QUEUE = "other-queue"
     """The candidate runs in another queue.
 
@@ -257,7 +257,7 @@ class Refusal:
 
 
 class PlanMaker(Protocol):
-    """A module that makes a plan for each intent that carries its name.
+    """A module that makes a plan for each intent that carries the module's name.
 
     Such a module stores nothing between calls. The module reads all facts from the snapshot, and never from other policies or
     the live state. Quota enforcement and surplus reclaim are no plan makers, because no ask gets the capacity that they free.

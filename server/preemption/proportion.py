@@ -136,10 +136,10 @@ class Proportion:
 
 
 def _coming(deserved: Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return, for each of several siblings, the part of its share that other siblings use (W5).
+    """Return, for each sibling, the part of its share that other siblings use (W5).
 
     The sum of the amounts that siblings use beyond their shares is divided among the siblings below their shares, in proportion
-    to the amounts by which these are below their shares.
+    to the amounts that they lack.
     """
     gaps = [part - have if part > have else 0 for part, have in zip(deserved, used, strict=True)]
     lacking = sum(gaps)
@@ -166,10 +166,10 @@ def proportion(
     *,
     demand_cap: bool = True,
 ) -> Proportion:
-    """Return the shares of the total among the queues (W1).
+    """Return the queues' shares of the total (W1).
 
     ``pending`` has the sum of the requests of the waiting asks of each leaf, by type index. Asks for which a decision holds
-    capacity are left out, because usage includes that capacity. ``total`` is the allocatable capacity of undrained nodes less
+    capacity are left out, because usage includes that capacity. ``total`` is the allocatable capacity of undrained nodes minus
     the usage of foreign pods (W2).
     """
     paths, levels = _in_levels(queues)

@@ -1,9 +1,9 @@
 """The candidates of a victim search: the allocations that may be evicted, and the amounts that each would free on one node.
 
-A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node, the pool has a bound on
-the key of victim sets: no set of victims on the node has a better key. Building a pool takes time proportional to the number of
-allocations. Several queues share one pool if it contains all their candidates. Plans may be made after the pool was built.
-Therefore each victim is checked again, and a node that a plan has touched gets a new bound.
+A pool (`CandidatePool`) holds the allocations that pass the rules on single allocations. For every node, the pool has a bound
+on the sort key of victim sets: no set of victims on the node has a better sort key. Building a pool takes time proportional to
+the number of allocations. Several queues share one pool if it contains all their candidates. Plans may be made after the pool
+was built. Therefore each victim is checked again, and a node that a plan has touched gets a new bound.
 
 For one node, `Candidates` yields the candidates in claim order, each with the amounts that it frees. `Caps` holds the largest
 amount that each queue and each disruption budget can lose. `victim_sets` then searches for the best set of candidates (G3-G9).
@@ -92,9 +92,9 @@ Least = tuple[tuple[int, int], ...]
 class CandidatePool:
     """The candidate pool for one class. ``seen`` is the length of `Trial.touched` when the pool was built.
 
-    ``preferred`` rows count as opted out (V3). ``field`` has the nodes on which victims could free enough, with their bounds and
-    candidates. Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that the rows of some leaves were
-    filtered again after ``field`` was made. In this case, rules may by now protect some of the candidates in ``field``.
+    ``preferred`` rows count as opted out (V3). ``field`` has the nodes on which victims could free enough, with their bounds
+    and candidates. Nodes that lack a ``closed`` type are left out (G2). ``is_narrowed`` says that the rows of some leaves were
+    filtered again after ``field`` was made. In this case, some of the candidates in ``field`` may now be protected.
     """
 
     snapshot: Snapshot
@@ -127,7 +127,7 @@ class CandidatePool:
         return self.eligibility.allows(eligibility)
 
     def narrowed(self, trial: Trial, eligibility: EligibilityColumns) -> "CandidatePool":
-        """Return the pool for another eligibility that this pool serves.
+        """Return a pool for another eligibility, which this pool must serve (see `serves`).
 
         Rows of leaves whose eligibility differs are filtered again. The bounds stay the same.
         """
@@ -414,7 +414,7 @@ class Candidates:
 
         The needs of the node come first, then the needs of the maxima.
 
-        The allocation counts for all types that it frees, including types for which it is not taken (G2, W6).
+        All types that the allocation frees count, even those for which it may not be evicted (G2, W6).
         """
         given, there = row.given, row.node == need.node
         here = [given.get(index, 0) if there else 0 for index in need.lacking]
@@ -450,8 +450,8 @@ class Candidates:
     ) -> tuple[tuple[int, ...], ...]:
         """Return the *ways* in which the row may be the single victim that brings its queues below their shares (W8).
 
-        There is one way for each type for which the row is taken and in which the row's queues exceed their shares (W9). A way
-        lists places of caps: the places of these queues in that type, and the places of the row's disruption budgets.
+        There is one way for each type of ``taken_for`` in which the row's queues exceed their shares (W9). A way lists places
+        of caps: the places of these queues in that type, and the places of the row's disruption budgets.
         """
         path = self._eligibility.path(trial, row.leaf)
         budgets = caps.budgets(row.groups)

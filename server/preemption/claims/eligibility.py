@@ -2,9 +2,9 @@
 
 `ClaimEligibility` computes these numbers for a queue that claims from other queues (G2-G5). A queue on a victim's path can lose
 the amount that it uses above its entitlement. A queue that also contains the preemptor can lose the amount of the ask in
-addition (G4). This module compares these numbers with single victims. The module `search` compares them with the sum of a set of
-victims. `InQueueEligibility` computes these numbers for an ask that replaces pods of its own queue (I2). Such victims have a
-lower priority than the ask and belong to another application.
+addition (G4). This module compares these numbers with the amounts of single victims. The module `search` compares them with the
+total amounts of a set of victims. `InQueueEligibility` computes these numbers for an ask that replaces pods of its own queue
+(I2). Such victims have a lower priority than the ask and belong to another application.
 """
 
 from collections.abc import Container, Hashable, Iterator, Mapping, Sequence
@@ -357,7 +357,10 @@ class ClaimEligibility:
         return may_cross(trial)
 
     def kin(self, trial: Trial) -> Mask | None:
-        """Return None. No row has to be protected as the preemptor's own, because its whole leaf is protected (G3)."""
+        """Return None.
+
+        No row has to be protected as the preemptor's own, because the preemptor's whole leaf is protected (G3).
+        """
         del trial
         return None
 
@@ -488,7 +491,7 @@ def blocks(trial: Trial, ask: WaitingAsk, *, claiming: bool = True) -> tuple[Blo
 class InQueueEligibility:
     """The eligibility of victims for asks of one class and application that replace pods of their own queue (I2).
 
-    The class has the same methods as `ClaimEligibility`.
+    `InQueueEligibility` has the same methods as `ClaimEligibility`.
     """
 
     def __init__(self, ask: WaitingAsk) -> None:

@@ -248,7 +248,7 @@ def _plan(trial: Trial, ask: WaitingAsk, claim: Claim, choice: ChosenNode) -> Pl
 
 
 def _search_of(trial: Trial, ask: WaitingAsk, alike: Hashable) -> Claim:
-    """Return the search that asks with the key ``alike`` share on one Trial. The first of these asks creates the search."""
+    """Return the one search on a Trial for all asks with the key ``alike``. The first of these asks creates the search."""
     key = (NAME, alike)
     found = trial.kept.get(key)
     if found is None:

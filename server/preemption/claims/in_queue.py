@@ -2,8 +2,9 @@
 
 - I1. The policy is off unless it is listed.
 - I2. Victims run in the preemptor's leaf, have strictly lower priorities, and belong to other applications than the preemptor.
-- I3. All victims run on one node, which is pledged first. The rules on victims of claims apply as well (G6 to G8, G10). If the ask
-  fits once all terminating pods have ended, it gets that capacity without a victim, even if its queue has candidates (G8).
+- I3. All victims run on one node, which is pledged first. The rules on victims of claims apply as well (G6 to G8, G10). If the
+  ask fits once all terminating pods have ended, the ask gets their capacity without a victim, even if its queue has candidates
+  (G8).
 - I4. After the replacement the leaf, and every queue above it, holds no more than its maximum.
 - I5. The ask has waited for the `preemption.delay` of its leaf, like an ask that claims (G1). The delay applies even if claims
   have no delay (W6).

@@ -56,7 +56,7 @@ UNJUDGED = -1
 
 
 class Considered(NamedTuple):
-    """The rows from which the victims on a node were chosen, and the types that were needed at that time."""
+    """The rows from which the victims on a node were chosen, and the types that were needed when they were chosen."""
 
     rows: Sequence[int] = ()
     kinds: tuple[int, ...] = ()

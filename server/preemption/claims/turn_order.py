@@ -115,7 +115,7 @@ class Claimants:
             self._note_end(leaf)
 
     def _moved(self) -> Iterator[str]:
-        """Yield the leaves whose distance changed with the latest plans."""
+        """Yield the leaves whose distance changed through the latest plans."""
         plans, known = self._trial.mark(), self._plans
         assert plans >= known, "what was planned before a claimant is not taken back after it"
         self._plans = plans

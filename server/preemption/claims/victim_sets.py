@@ -1,10 +1,10 @@
 """The victims on one node: the best set of candidates that covers all needs and exceeds no cap (G8).
 
 A *need* is an amount of a type that has to be freed. A *cap* is the largest amount that a queue may lose, or the largest number
-of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its guarantee. The cap of
-a disruption budget is the number of its pods that may be evicted. A set that exceeds no cap is *legal*. A legal set stays legal
-when one of its victims is removed. A victim that is not needed can therefore be removed from a set. To remove a victim is called
-to *give back* the victim.
+of pods that a disruption budget or a gang may lose. The cap of a queue is the amount that it uses above its guarantee. The cap
+of a disruption budget is the number of its pods that may be evicted. A set that exceeds no cap is *legal*. A legal set stays
+legal when one of its victims is removed. A victim that is not needed can therefore be removed from the set: the victim is
+*given back*.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -103,7 +103,7 @@ def choose_with_boundary(candidates: Sequence[Candidate], task: Task) -> Coverin
     """Return the best set in which exactly one victim brings its queues below their shares. Return None if there is no such set.
 
     That victim is the *boundary candidate*. This function may be called only with `proportion.overshoot: last` (W8), and only
-    if no legal set covers the needs. The result may contain victims that could be given back.
+    if no legal set covers the needs. The result may contain victims that are not needed.
     """
     best: CoveringSet | None = None
     for boundary in candidates:
@@ -178,7 +178,7 @@ def _rank_of(chosen: Sequence[Candidate]) -> tuple[int, int, int, int]:
 
 
 def _excess(freed: Sequence[int], task: Task) -> int:
-    """Return the excess: the amount that victims free beyond the lacking amount, as a share of capacity, the largest over all types."""
+    """Return the excess: the largest part of the capacity of a type that the victims free beyond the lacking amount."""
     most = 0
     for one, lack, weight in zip(freed, task.lacks, task.weights, strict=True):
         if one > lack and (one - lack) * weight > most:
@@ -202,7 +202,7 @@ def _better(one: CoveringSet | None, other: CoveringSet | None) -> CoveringSet |
 def _walk(order: Sequence[Candidate], task: Task) -> list[Candidate] | None:
     """Go through the candidates in order, and take each candidate that helps and is legal, until the needs are covered.
 
-    Then give back the victims that are not needed (G8).
+    Then remove the victims that are not needed (G8).
 
     Return None if the needs cannot be covered.
     """

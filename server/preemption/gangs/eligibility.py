@@ -1,7 +1,7 @@
 """The eligibility of allocations as victims for a gang (J7).
 
 In the gang's own queue, pods with lower priorities may be evicted. The queue's entitlement does not matter there. In other
-queues, the eligibility rules of claims apply (G3 to G5). A victim is taken only for a type that a queue on the gang's path
+queues, the eligibility rules of claims apply (G3 to G5). A victim is evicted only for a type that a queue on the gang's path
 guarantees. The victims of other queues together free at most the amount of the type to which that queue is still entitled.
 """
 
@@ -106,7 +106,7 @@ class GangEligibility:
         return [one.at for one in self.owed if not is_below(leaf, one.queue.path)]
 
     def takes_for(self, trial: Trial, leaf: str) -> frozenset[int]:
-        """Return the types for which allocations of another queue may be taken if these types are lacking (J7, G2).
+        """Return the types for which allocations of another queue may be evicted when these types are lacking (J7, G2).
 
         A type qualifies if a queue on the gang's path decides for it, the leaf lies outside that queue, and the leaf is over its
         entitlement.
@@ -121,7 +121,7 @@ class GangEligibility:
         return known
 
     def takes_for_all(self, trial: Trial, leaf: str) -> bool:
-        """Return whether allocations of a leaf may be taken for every type that the gang requests."""
+        """Return whether allocations of a leaf may be evicted for every type that the gang requests."""
         return leaf == self.leaf or self.takes_for(trial, leaf).issuperset(self._needed)
 
     def _own(self, trial: Trial) -> LeafEligibility:

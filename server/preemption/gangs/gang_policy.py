@@ -7,8 +7,8 @@
 - J7. Only lendable pods are evicted. In the gang's own queue, victims must have a strictly lower priority than the gang. In other
   queues, G3 to G5 must allow the eviction, and the gang's queue must still be entitled to the amounts that the victims free. The
   gang's own pods and firm pods are never evicted.
-- J8. Members are placed by priority, age and key. The least important victims are evicted first. If one member gets no node, nothing
-  is evicted.
+- J8. Members are placed in the order of priority, age and id. The least important victims are evicted first. If one member gets
+  no node, nothing is evicted.
 - J12. A gang that would fall below its minimum is evicted whole or not at all.
 
 A single ask counts as a gang of one member (J4). The intents of gangs are among those of policy `guaranteed`, because claims and

@@ -171,7 +171,10 @@ class NodePlanner:
         return units
 
     def _unit(self, node: int, row: int) -> Unit | None:
-        """Return the unit that is evicted with an allocation. Return None if the allocation does not help or may not be evicted."""
+        """Return the unit (one allocation, or a whole gang) that has to be evicted with the allocation in ``row``.
+
+        Return None if the allocation does not help or may not be evicted.
+        """
         lacks = self.assignment.lacks(node)
         if row in self.assignment.taken or not any(
             index in lacks for index, _ in self.units.line(row).frees
@@ -182,9 +185,11 @@ class NodePlanner:
 
 
 def _covers(frees: Demand, lacks: dict[int, int], takes: frozenset[int] | None) -> bool:
-    """Return whether an allocation frees a lacking type for which it may be taken. If so, subtract what it frees from ``lacks``.
+    """Return whether an allocation frees a lacking type for which it may be evicted.
 
-    ``takes`` are the types for which the allocation may be taken, None for any type. Once the allocation is taken, it counts
+    If so, subtract what it frees from ``lacks``.
+
+    ``takes`` are the types for which the allocation may be evicted, None for any type. Once the allocation is taken, it counts
     for all types that it frees (J7).
     """
     if not any(index in lacks and (takes is None or index in takes) for index, _ in frees):

@@ -1,9 +1,9 @@
 """The search for a gang's plan (J8, J9). The search finds a node for each member in turn, and victims for all members together.
 
-Nodes are judged in the order of a lower bound on their keys, as in a claim (design 6.7). Placing a member normally makes a node
-only worse for the next members. In two cases nodes may become better, and are judged again. First, victims leave a node. If a
-whole gang is evicted, its members leave all nodes on which they run. Second, victims of the gang's own queue increase the amount
-that may be taken from other queues (J7). All nodes are then judged again.
+Nodes are judged in the order of a lower bound on their keys, as in a claim (design 6.7). Normally, placing a member makes no
+node better for the next members. In two cases nodes may become better, and are judged again. First, victims leave a node. If a
+whole gang is evicted, its members leave all nodes on which they run. Second, victims of the gang's own queue increase the
+amount that may be taken from other queues (J7). All nodes are then judged again.
 
 The finished plan must justify each victim of another queue (J7). A victim is justified if it passes a test in which all victims
 of the gang's own queue count as gone. In this test, the victim must free a type that is still lacking and to which the gang's
@@ -273,7 +273,7 @@ class Attempt:
     def nearest(self, member: WaitingAsk) -> tuple[int, list[int]]:
         """Return the node that lacks least for one more member, and the amounts that this node lacks (G12).
 
-        The members that are placed already keep their capacity.
+        Members that already have a node keep their capacity.
 
         The node is -1 if no node could hold the member.
         """
@@ -321,7 +321,7 @@ class Attempt:
         return sorted(filter(self.units.passed, rows), key=self.units.rank)
 
     def give_back(self) -> None:
-        """Give back victims that are not needed, the most important first, until every victim is needed (J8, invariant 11)."""
+        """Remove from the plan the victims that are not needed, the most important first (J8, invariant 11)."""
         spared = True
         while spared:
             spared = False

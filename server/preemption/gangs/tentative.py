@@ -57,7 +57,7 @@ class TentativeAssignment:
         self._measure(node)
 
     def take(self, unit: Unit) -> None:
-        """Take a unit as victims: subtract it from its nodes, queues and disruption budgets."""
+        """Take the rows of a unit as victims, and count them on their nodes, in their queues and in their disruption budgets."""
         for row in unit:
             self.taken[row] = unit
         self._count(unit, 1)
@@ -172,9 +172,9 @@ class TentativeAssignment:
         return any(map(self._is_taken_for_a_type, unit)) and self._is_within()
 
     def takes_for(self, row: int) -> frozenset[int] | None:
-        """Return the types for which an allocation of another queue may be taken.
+        """Return the types for which an allocation of another queue may be evicted.
 
-        Return None for the gang's own queue, in which an allocation may be taken for any type.
+        Return None for an allocation of the gang's own queue, which may be evicted for any type.
         """
         leaf = self.units.line(row).leaf
         return None if leaf == self.leaf else self.eligibility.takes_for(self.trial, leaf)
@@ -182,9 +182,10 @@ class TentativeAssignment:
     def _is_taken_for_a_type(self, row: int) -> bool:
         """Return whether an allocation of another queue may be evicted for a type that its node lacks (J7).
 
-        The eviction must free the type, `takes_for` must have the type, and the gang's queue must be below its entitlement to the
-        type. `within_share` does not replace this test. An overcommitted node lacks more than its members need. `within_share`
-        compares only the amounts that the members need, and thus would accept a victim that frees only the rest.
+        The eviction must free the type, `takes_for` must have the type, and the gang's queue must be below its entitlement to
+        the type. `within_share` does not replace this test. An overcommitted node lacks more than its members need.
+        `within_share` compares only the amounts that the members need, and thus would accept a victim that frees none of these
+        amounts.
         """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)

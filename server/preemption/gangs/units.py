@@ -21,7 +21,10 @@ from server.snapshot.eligibility_filter import FilteredRows
 from server.snapshot.leaf_eligibility import PASSED
 
 Rank = tuple[int | str, ...]
-"""The keys of the partition's order for gangs, then the allocation's id. The smallest rank is evicted first (V2)."""
+"""The values by which the partition's order for gangs sorts an allocation, then the allocation's id.
+
+The smallest rank is evicted first (V2).
+"""
 HARMLESS = frozenset(
     {
         PASSED,

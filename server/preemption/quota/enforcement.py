@@ -7,8 +7,8 @@
 3. Non-originators come before originators, low priority before high, preemptible before opted out, and young before old (Q11). A
    partition may replace age by other keys (`preemption.order`, V2).
 4. Every queue from the victim's leaf to the root keeps its guarantee in each type that the victim uses. A candidate whose
-   eviction would bring a queue below its guarantee is skipped, and the next candidate is tried. At the end, victims that are not
-   needed are given back (Q12).
+   eviction would bring a queue below its guarantee is skipped, and the next candidate is tried. At the end, victims that are
+   not needed are left out (Q12).
 5. `quota.preemption.overshoot` says whether the last victim may be larger than the part of the target that is still to be freed
    (Q13).
 6. A parent's target is divided among its children, level by level (Q15). The parts are in proportion to the children's usage
@@ -128,7 +128,7 @@ def _budgets(trial: Trial, found: Running) -> Budgets:
 def _free(run: RunInProgress, tree: Tree, path: str) -> None:
     """Take victims in three steps (Q15): first each child's share from that child, then from all candidates, then by a search.
 
-    Give back victims that are not needed after each step.
+    After each step, victims that are not needed are left out.
     """
     tree.free(run, run.running.lots(), path, list(run.rest))
     run.give_back()

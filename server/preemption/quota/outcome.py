@@ -1,4 +1,4 @@
-"""The outcome of a quota run: its result, the reason why it did not free more, and the protected candidates by rule (Q14)."""
+"""The outcome of a quota run: its result, the reason why the run did not free more, and the protected candidates by rule (Q14)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class RunOutcome:
     """The type index of each column, the columns of the target first."""
 
     def shrink(self) -> Shrink:
-        """Return the amount that the run frees, the missing amount of its target, and why it did not free more (Q14)."""
+        """Return the amount that the run frees, the missing amount of its target, and why the run did not free more (Q14)."""
         rule, queue = self._block()
         freed = [amount - left for amount, left in zip(self.target, self.run.rest, strict=True)]
         return Shrink(

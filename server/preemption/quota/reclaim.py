@@ -13,7 +13,7 @@
    entitlement to every other type that the victim uses.
 5. Opted-out pods come last, and originators just before them. Within each of these groups, pods of lower priority come first,
    then pods that do not run yet, then pods that have run for a shorter time. `preemption.order` may replace these last two keys
-   (V2). The pod's key is compared last (W8). At the end, victims that are not needed are given back.
+   (V2). The pod's key is compared last (W8). At the end, victims that are not needed are left out.
 """
 
 from collections import Counter

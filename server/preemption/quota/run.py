@@ -73,8 +73,8 @@ class Step:
     lines: tuple[Line, ...]
     """The lists from which the amounts of each victim are subtracted.
 
-    They are ``wanted``, the amounts that the whole run still has to free, and for each queue on the leaf's path the amounts that
-    it can lose.
+    The first list is ``wanted``. The second has the amounts that the whole run still has to free. The third has, by column, the
+    smallest of the amounts that the queues on the leaf's path can lose.
     """
     because: str
     """The rule by which the victims are taken."""
@@ -318,7 +318,7 @@ class RunInProgress:
         _lower(lines, one.size)
 
     def _spare(self, place: int, lines: Sequence[Line]) -> None:
-        """Give back a victim.
+        """Remove a victim from the run.
 
         The amounts of the victim are added to the amounts to be freed, in ``lines`` and in ``rest``. The queues on the victim's
         path can lose these amounts again.
@@ -333,11 +333,11 @@ class RunInProgress:
     # Changes to all victims -----------------------------------------------------------------------
 
     def give_back(self) -> None:
-        """Give back each victim that the run does not need, the most protected first (Q12, Q15)."""
+        """Remove from the run each victim that is not needed, the most protected first (Q12, Q15)."""
         self._give_back(list(self.taken), self.rest)
 
     def _give_back(self, places: Sequence[int], wanted: Line, *lines: Line) -> None:
-        """Give back the victims at these places that are not needed for the wanted amounts.
+        """Remove from the run the victims at these places that are not needed for the wanted amounts.
 
         The amounts of such a victim are added to the amounts to be freed, in ``lines`` and in ``rest``. The queues on the
         victim's path can lose these amounts again.

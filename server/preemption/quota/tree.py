@@ -1,4 +1,4 @@
-"""The queues below a queue over its maximum: the amounts that each of them can lose, and its share of the target (Q15).
+"""The queues below a queue that exceeds its maximum: what each lower queue can lose, and its share of the target (Q15).
 
 Shares are lists of whole amounts by target type. A queue divides its share among its children, in proportion to the amounts
 that each may release.

@@ -1,9 +1,10 @@
 """The rules on claims: for which asks, on which node, and for which types pods may be evicted.
 
-A victim is taken only for a type that the ask lacks, and of which the victim's queues use more than their shares (G2). With
-guarantees, the test that no queue falls below its guarantee (G4) already implies the condition on the victim's queues. With plain
-shares by weight, a queue that is below its share may lose more. With `overshoot: last`, one victim may bring its queues below
-their shares. With shares, these rules therefore also test whether the victim's queues use more than their shares (W8, W9).
+A victim is evicted only for a type that the ask lacks, and of which the victim's queues use more than their shares (G2). With
+guarantees, the test that no queue falls below its guarantee (G4) already implies the condition on the victim's queues. With
+plain shares by weight, a queue that is below its share may lose more. With `overshoot: last`, one victim may bring its queues
+below their shares. With shares, these rules therefore also test whether the victim's queues use more than their shares (W8,
+W9).
 
 These rules are part of the gate (see `gate`). The planners follow these rules, too. If a plan nevertheless breaks a rule, the
 gate refuses the plan.
@@ -166,7 +167,7 @@ Freed = Mapping[str, Mapping[int, int]]
 
 
 def types(trial: Trial, ask: WaitingAsk, release: Release) -> list[int]:
-    """Return the types of the ask for which a victim may be taken if these types are lacking (G2, W6).
+    """Return the types, among those that the ask requests, for which the victim may be evicted when they are lacking (G2, W6).
 
     The result has the types that are not closed and whose deciding queue does not contain the victim.
     """
@@ -195,7 +196,7 @@ def lacking_closed(trial: Trial, pledge: PlannedPledge) -> Deciding | None:
 
 
 def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, freed: Freed) -> bool:
-    """Return whether the victim may be taken for a lacking type that it holds.
+    """Return whether the victim may be evicted for a lacking type that it holds.
 
     Even after the other releases (``freed``), the victim's queues that do not contain the preemptor must use more of the type
     than their shares.
@@ -204,7 +205,7 @@ def frees_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release, fr
 
 
 def frees_no_lacking_type(trial: Trial, pledge: PlannedPledge, release: Release) -> bool:
-    """Return whether the victim may be taken for at least one type, but its eviction helps with none of these types.
+    """Return whether the victim may be evicted for at least one type, but its eviction helps with none of these types.
 
     An eviction helps with a type under three conditions: the ask lacks the type, the victim holds it, and the victim's queues
     use more of it than their shares.

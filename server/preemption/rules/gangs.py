@@ -219,7 +219,7 @@ def _less(
 ) -> dict[int, Amounts]:
     """Return, by node, the amounts that the other releases free if a unit is not evicted.
 
-    Only nodes of the unit on which members of the gang are placed are included.
+    The result has those nodes of the unit on which members of the gang are placed.
     """
     nodes = {int(sums.trial.snapshot.allocations.nodes[one.row]) for one in unit}
     found = {}
@@ -299,9 +299,9 @@ def gangs_whole(trial: Trial, plan: Plan) -> Refusal | None:
 
 
 def enough_for_all(trial: Trial, plan: Plan) -> Refusal | None:
-    """Refuse a plan after which a member does not fit, or that has a victim that could be given back (invariant 11, J8, J12).
+    """Refuse a plan after which a member does not fit, or that has a victim that is not needed (invariant 11, J8, J12).
 
-    A gang among the victims is given back as a whole.
+    A gang that is evicted whole counts as one victim.
     """
     if not plan.facts.gang:
         return None
@@ -329,7 +329,7 @@ class _Sums:
             self.on.setdefault(int(trial.snapshot.allocations.nodes[one.row]), []).append(one)
 
     def units(self) -> Iterator[tuple[Release, ...]]:
-        """Yield the releases that would be given back together: a gang that is evicted whole, or any other single release."""
+        """Yield the releases that can be left out only together: a gang that is evicted whole, or any other single release."""
         columns = self.trial.snapshot.allocations
         sizes = gangs.sizes(columns, self.trial.standing)
         together: dict[int, list[Release]] = {}

@@ -41,7 +41,7 @@ PlanRule = Callable[[Trial, Plan], Refusal | None]
 def admit(trial: Trial, intent: Intent) -> Refusal | None:
     """Return the refusal of the first rule that forbids every plan of the policy for this ask.
 
-    Return None if no rule forbids this.
+    Return None if there is no such rule.
     """
     policy = facts(intent.policy)
     for rule in ASK_RULES:
@@ -299,8 +299,8 @@ def taken_for_a_lacking_type(trial: Trial, plan: Plan) -> Refusal | None:
     """Refuse a victim of a claim that helps with no type that the ask lacks (G2).
 
     A victim helps with a type that it holds under two conditions (W9). First, it runs outside the queue that decides for the
-    type. Second, the victim's own queues use more of the type than their shares. A victim that may be taken for no type at all
-    is refused by `within_the_fence`.
+    type. Second, the victim's own queues use more of the type than their shares. A victim that may be evicted for no type at
+    all is refused by `within_the_fence`.
     """
     for release in plan.releases if _is_claim(plan) else ():
         if all(claims.frees_no_lacking_type(trial, one, release) for one in plan.pledges):
