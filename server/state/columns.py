@@ -378,9 +378,9 @@ def _resources(samples: Iterable["Ask"], width: int) -> Array:
 
 
 def _flags(placed: Sequence["Ask"], flags: Array) -> Array:
-    """Add to ``flags``, which has the flags of the specs, the flags that the allocations got after their placement.
+    """Complete ``flags`` with the flags that the allocations got after their placement.
 
-    Return the changed array.
+    Before the call, ``flags`` has the flags of the specs. Return the changed array.
     """
     moved = [
         (at, ask)

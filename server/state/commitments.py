@@ -25,8 +25,8 @@ class Pledge:
     While an ``exclusive`` pledge lasts, only asks with pledges on the node get capacity of the node (G11).
 
     The pledge of an ask that will replace a placeholder promises nothing in the ask's queues. Until the placeholder has ended,
-    the queues count the placeholder instead of the ask. On the node of the pledge, only the amounts by which the ask is larger
-    than the placeholder are kept in addition to the placeholder.
+    the queues count the placeholder instead of the ask. On its node, the pledge keeps only the amounts that the ask takes in
+    addition to a placeholder there (`beyond`).
     """
 
     __slots__ = ("ask", "commitment", "demand", "exclusive", "node", "node_demand", "yields")
@@ -179,7 +179,7 @@ class Decisions:
         self.suspended: dict[str, Commitment] = {}
         """The decisions for which a new plan is being sought, because a victim was vetoed.
 
-        The keys are the keys of the decision's asks, or for a quota run the path of its queue.
+        Each decision is stored under the key of each of its asks, or for a quota run under the path of its queue.
         """
         self.records: dict[str, DecisionRecord] = {}
         """The records of open decisions and of the decisions that ended last."""
@@ -194,7 +194,7 @@ class Decisions:
         self.marks: dict[str, dict[str, ReleaseMark]] = {}
         """The eviction marks that the shim reported on pods after a restart of the core.
 
-        The keys are the id of the decision that had ordered the eviction, and the key of the pod.
+        The marks are stored by the id of the decision that had ordered the eviction, and then by the key of the pod.
         """
         self.checks = PlanChecks()
         """The plan checks that are still open."""

@@ -60,7 +60,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _is_beyond(toleration: Toleration, value: str) -> bool:
-    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's.
+    """Return whether a taint's value is greater (Gt) or less (Lt) than the toleration's value.
 
     Return False if one of the two values is not a whole number. As in Kubernetes, a whole number has no leading zero, no plus
     sign and at most 64 bits.

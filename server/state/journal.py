@@ -43,7 +43,7 @@ def place_first(partition: Partition, group: Group, node: Node, now: int) -> Ask
 
 
 def settle(partition: Partition, ask: Ask, node: Node, now: int) -> None:
-    """Turn an ask that is in no group into an allocation on a node, without a check of capacity (for recovery, design 1.10)."""
+    """Place an ask that is in no group on a node, without a check of capacity (for recovery, design 1.10)."""
     _assign(partition, ask, node, now)
     usage.charge(ask.application, ask.ask_class.demand)
     if ask.ask_class.firm:
@@ -225,7 +225,7 @@ def unsettle_foreign(partition: Partition, foreign: Foreign) -> None:
 
 
 def pledge(partition: Partition, held: Pledge) -> None:
-    """Promise a waiting ask capacity on a node, and headroom in the queues on its path, before they are free (design 6.6)."""
+    """Promise a waiting ask capacity on a node, and headroom in the queues on its path, before both are free (design 6.6)."""
     ask, commitment, group = held.ask, held.commitment, held.ask.group
     pending.dequeue(partition, ask)
     shared = ask.ask_class
@@ -363,8 +363,8 @@ def replace(
 
     The ask gets the placeholder's node or another node.
 
-    Until then, the placeholder's usage is counted instead of the ask's usage. Thus no amount is counted twice, and no other ask
-    gets the capacity.
+    Until the placeholder has ended, its usage is counted instead of the ask's usage. Thus no amount is counted twice, and no
+    other ask gets the capacity.
     """
     pledge(partition, Pledge(commitment, ask, node, (), beyond(ask, placeholder, node)))
     placeholder.released_by = commitment

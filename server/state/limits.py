@@ -79,7 +79,7 @@ class Limiter:
         self.name = name
         self.queue = queue
         self.headroom = headroom
-        """The limit less usage and promises, by type."""
+        """The limit minus usage and promises, by type."""
         self.blocked: dict[AskClass, list[Group]] = {}
         """The classes that do not fit, each with its parked groups."""
         self.relieved = False

@@ -65,7 +65,7 @@ class Node:
         self.slot = slot
         self.capacity = capacity
         self.free: Amounts = list(capacity)
-        """The capacity less usage, foreign pods and pledges, by type index. ``free`` may be negative."""
+        """The capacity minus usage, foreign pods and pledges, by type index. ``free`` may be negative."""
         self.schedulable = False
         self.opened = False
         """Whether the node's manager has enabled or drained the node since the node was added.
@@ -150,8 +150,8 @@ def entry_of(rank: int, node: Node) -> NodeEntry:
 class LogReader(Protocol):
     """An object that has a heap of nodes, and updates this heap from the log of nodes.
 
-    ``cursor`` is the position up to which the reader has read the log. ``log_epoch`` is the value of `NodeIndex.epoch` at that
-    time.
+    ``cursor`` is the position up to which the reader has read the log. ``log_epoch`` is the value of `NodeIndex.epoch` when the
+    reader last read the log.
     """
 
     cursor: int
@@ -259,7 +259,10 @@ class NodeIndex:
         self.mark_freed(node)
 
     def let_go(self, node: Node) -> None:
-        """Count one exclusive pledge less. Without exclusive pledges, the node takes placements if its manager has enabled it."""
+        """Subtract one from the exclusive pledges on the node.
+
+        If none are left, the node takes placements if its manager has enabled it.
+        """
         node.holds -= 1
         if not node.holds and node.schedulable:
             self.enter(node)

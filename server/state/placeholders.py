@@ -57,7 +57,7 @@ class Reserve:
         self.style = style
         self.timeout_ms = timeout_ms or TIMEOUT_MS
         self.came: Counter[str] = Counter()
-        """The sum of the existing placeholders, waiting and placed, by type."""
+        """The sum of the amounts of the existing placeholders, waiting and placed, by type."""
         self.count = 0
         """The number of existing placeholders, waiting and placed."""
         self.since_ms = 0

@@ -35,7 +35,8 @@ class Prepared:
 
     ``is_applied`` is set for a new partition that already has the specification, so that the event only adds the partition.
     ``is_bound`` says that the limiters of existing queues have the bounds of their present specifications, unless the partition
-    has deserved shares. ``is_reordered`` is set if the event changes how an existing queue sorts.
+    has deserved shares. ``is_reordered`` is set if the event changes how an existing queue sorts its entries, or which priority
+    its parent sees.
     """
 
     __slots__ = (
@@ -121,7 +122,7 @@ class Prepared:
         return self.partition.capacity == self.capacity
 
     def has_queues(self) -> bool:
-        """Return whether each path of the specification still has the queue, or still has none, as when ``queues`` was made.
+        """Return whether each path of the specification has the same queue as when ``queues`` was made, or still has no queue.
 
         Queues are compared by identity.
         """

@@ -40,7 +40,7 @@ def _application_entry(leaf: Queue, application: Application) -> ChildEntry:
     The entry has an empty name in place of a queue's name, so that entries of applications and queues can be compared. The empty
     name sorts before every queue's name.
 
-    A leaf that was a parent before may have queues for a while: queues that drain or that applications brought.
+    A leaf that was a parent before may have child queues for a while: draining or dynamic queues.
     """
     number = application.number
     if leaf.fair:

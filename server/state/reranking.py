@@ -1,7 +1,7 @@
 """The rebuilding of measures, shares, heaps and parked groups, after a configuration or a change of the partition's total.
 
-A queue's *measure* is the amounts by which usage is divided to get shares. The result depends only on the present state, and
-not on the changes that led to this state. The rebuilding is done in parts (`model/parts`).
+A queue's *measure* is the amounts by which usage is divided to get shares. The result of the rebuilding depends only on the
+present state, and not on the changes that led to this state. The rebuilding is done in parts (`model/parts`).
 """
 
 import heapq
@@ -221,8 +221,8 @@ def _told(
 ) -> dict[AskClass, list[Group]]:
     """Remove classes from ``classes``, and return the rest.
 
-    A class is removed if it has a group in this queue for which the reason for waiting that was last sent to the shim is not
-    ``code``. If the queue has gangs, return no classes.
+    A class stays only if ``code`` is the reason for waiting that was last sent to the shim for all of its groups in this queue.
+    If the queue has gangs, return no classes.
     """
     for application in queue.applications.values():
         if application.gangs:
@@ -234,7 +234,10 @@ def _told(
 
 
 def _rank_application(application: Application) -> None:
-    """Rebuild an application's heap. Append the application to its leaf's heap if it has a group or gang that is not parked."""
+    """Rebuild an application's heap.
+
+    Append the application to its leaf's heap if the application has a group or gang that is not parked.
+    """
     fill_heap(application)
     if application.heap:
         ranking.append(application.leaf, application, -application.heap[0][0])

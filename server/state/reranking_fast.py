@@ -112,7 +112,7 @@ def _open(queue: Queue, limiter: Limiter, opened: Opened, entered: dict[Queue, N
 def _open_only(
     queue: Queue, limiter: Limiter, group: Group, opened: Opened, entered: dict[Queue, None]
 ) -> None:
-    """Do as `_open` for a leaf in which only one group waits, which is the usual case. To save time, make no tables.
+    """Do what `_open` does, for a leaf in which only one group waits. This is the usual case. To save time, make no tables.
 
     A class without waiting asks is only removed from the table of blocked classes. Such classes remain after all asks of a group
     got another class.
@@ -139,7 +139,7 @@ def _unpark(groups: list[Group]) -> None:
 def _is_first(queue: Queue, group: Group) -> bool:
     """Return whether the only group of a queue has waiting asks, and the queue has no entry in its parent's heap.
 
-    If the group's application has an entry, its priority must be at least that of the group.
+    If the group's application has an entry, the application's priority must be at least that of the group.
     """
     if queue.entry is not None or not group.live:
         return False

@@ -59,7 +59,7 @@ def is_too_much_used(partition: Partition) -> bool:
 def pending(partition: Partition) -> dict[str, FrozenAmounts]:
     """Return, for each leaf, the amounts that its waiting asks request (W1).
 
-    The amounts of pledges for these asks are subtracted, except of pledges that give way to claims.
+    The amounts of pledges for these asks are subtracted, but not those of pledges that give way to claims.
 
     Leaves without waiting asks are left out.
     """

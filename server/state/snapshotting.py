@@ -290,7 +290,7 @@ def _gang(partition: Partition, due: GangDue) -> WaitingGang:
 
 
 def gang_order(ask: Ask | WaitingAsk) -> tuple[int, int, str]:
-    """Return the sort key by which the members of a gang get their nodes: priority, age, allocation key (J8)."""
+    """Return the sort key by which the members of a gang get their nodes: priority, age, allocation id (J8)."""
     return -ask.spec.priority, ask.pending_since, ask.key
 
 

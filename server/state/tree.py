@@ -388,7 +388,10 @@ def _set_firm(queue: Queue, most: Amounts | None, made: Limiter | None = None) -
 
 
 def _less(most: Amounts, used: Amounts) -> Amounts:
-    """Return ``most`` less ``used``. Because few types are used, a loop over the used types takes a third of the time of `zip`."""
+    """Return ``most`` minus ``used``.
+
+    Because few types are used, a loop over the used types takes a third of the time of `zip`.
+    """
     left = most.copy()
     for index, amount in enumerate(used):
         if amount:

@@ -53,7 +53,7 @@ class ResourceTypes:
         return [0] * len(self.names)
 
     def named(self, amounts: Iterable[int]) -> dict[str, int]:
-        """Return the amounts above or below zero by type name, in name order, without synthetic types."""
+        """Return the amounts that are not zero, by type name and in name order, without synthetic types."""
         known = zip(self.names, amounts, self.synthetic, strict=False)
         pairs = [(name, amount) for name, amount, capacity in known if amount and not capacity]
         pairs.sort()

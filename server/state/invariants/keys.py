@@ -1,4 +1,4 @@
-"""Checks of keys, classes and commitments: each key is in exactly one state, and all tables with the key agree."""
+"""Checks of asks, classes and commitments: each ask is in exactly one state, and all tables with the ask's key agree."""
 
 from collections import Counter
 
@@ -13,9 +13,9 @@ from server.state.partition import Partition
 
 
 def check_keys(partition: Partition) -> None:
-    """Assert that each key waits in one application or is placed on one node.
+    """Assert that each ask waits in one application or is placed on one node.
 
-    No foreign pod may have such a key.
+    No foreign pod may have the key of an ask.
     """
     waiting = 0
     for key, ask in partition.asks.items():
@@ -60,9 +60,9 @@ def _check_placed(partition: Partition, ask: Ask) -> None:
 
 
 def _check_listed(partition: Partition, waiting: int) -> None:
-    """Assert that every listed ask is in the table of keys.
+    """Assert that every listed ask is in the table of asks.
 
-    Each key of the table was checked before, so that it suffices to compare the numbers of keys.
+    Each ask of the table was checked before, so that it suffices to compare the numbers of asks.
     """
     for name, application in partition.applications.items():
         _check_application(partition, name, application)
@@ -114,7 +114,7 @@ def class_name(ask_class: AskClass) -> str:
 
 
 def live_classes(partition: Partition) -> list[AskClass]:
-    """Return the classes of all asks and allocations, in order of their first key."""
+    """Return the classes of all asks and allocations, in the order in which the table of asks names them first."""
     return list(dict.fromkeys(ask.ask_class for ask in partition.asks.values()))
 
 

@@ -163,7 +163,7 @@ def _check_all_ranked(
 
 
 def _check_preferred(index: NodeIndex, ask_class: AskClass) -> None:
-    """Assert, for a class with preferences, that each node on which it fits is in the heap, with its present rank or a better one.
+    """Assert that in the heap of a class with preferences, each node on which the class fits has its present rank or a better one.
 
     A heap that will be built again is exempt.
     """

@@ -196,7 +196,7 @@ def _check_parked_gangs(partition: Partition) -> None:
 
 
 def _check_blocked(partition: Partition) -> None:
-    """Assert that a limit that blocks a class has no headroom for it, or is listed for a test at the next tick.
+    """Assert that each limit that blocks a class has no headroom for the class, or is listed for a test at the next tick.
 
     Assert that only unschedulable classes have groups that wait to be requeued.
     """
