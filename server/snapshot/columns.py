@@ -70,7 +70,7 @@ class NodeColumns:
     """The arrival number of each node."""
     capacity: Array
     free: Array
-    """The capacity less usage, foreign pods and pledges. The free amount may be negative."""
+    """The capacity minus usage, foreign pods and pledges. The free amount may be negative."""
     releasing: Array
     """The amounts that ordered releases will free."""
     reserved: Array
@@ -181,7 +181,7 @@ class AllocationColumns:
         return found
 
     def rows_holding(self, standing: Mask, types: list[int], barred: int) -> list[int]:
-        """Return the standing rows that hold some of at least one of the types and have none of the flags in ``barred``."""
+        """Return the standing rows that hold an amount of any of the types and have none of the flags in ``barred``."""
         holding = (self.resources[:, types] > 0).any(axis=1)
         found: list[int] = np.flatnonzero(standing & holding & (self.flags & barred == 0)).tolist()
         return found

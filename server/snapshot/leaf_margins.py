@@ -1,9 +1,9 @@
 """The amounts that the queues of all victims can lose, for all leaves at once (G4).
 
-A claim's eligibility in a leaf depends on two parts. The first part is the queues on the leaf's path that do not contain the
-preemptor. These are the queues below the *meeting queue*, which is the lowest queue that contains both the leaf and the
-preemptor. The second part is the queues from the meeting queue up, which all leaves with this meeting queue share. `LeafMargins`
-computes the first part, which is the same for every preemptor.
+The eligibility of a leaf's allocations for a claim depends on two parts of the leaf's path. The first part is the queues on the
+leaf's path that do not contain the preemptor. These are the queues below the *meeting queue*, which is the lowest queue that
+contains both the leaf and the preemptor. The second part is the queues from the meeting queue up, which all leaves with this
+meeting queue share. `LeafMargins` computes the first part, which is the same for every preemptor.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,8 +37,8 @@ class Level(NamedTuple):
 
     ``spared`` is the number of the rule that protects all allocations of these leaves, 0 if there is none. ``takes`` marks the
     types for which allocations of these leaves may be taken. ``ports`` marks the host ports, for which no queue has to be over
-    its entitlement. ``most`` is the largest amount that a victim may hold because of the meeting queue and the queues above it.
-    ``priority`` is the highest priority of a victim, as the meeting queue sees it.
+    its entitlement. ``most`` is the largest amount that a victim may hold, if only the meeting queue and the queues above it
+    are considered. ``priority`` is the highest priority of a victim, as the meeting queue sees it.
     """
 
     spared: int
@@ -99,13 +99,16 @@ class LeafMargins:
         return found
 
     def places(self, path: str) -> list[int]:
-        """Return a list with the place of a leaf. The list is empty if no allocation runs in the leaf."""
+        """Return the index of a leaf in the columns, as a list with one item.
+
+        The list is empty if no allocation runs in the leaf.
+        """
         row = self._tree.rows.get(path)
         found: list[int] = [] if row is None else np.flatnonzero(self.leaves == row).tolist()
         return found
 
     def disabled(self) -> list[int]:
-        """Return the places of the leaves from which nothing is evicted (G3)."""
+        """Return the indexes of the leaves from which nothing is evicted (G3)."""
         found: list[int] = np.flatnonzero(
             (self.leaves != MISSING) & self._tree.disabled.take(self.leaves)
         ).tolist()

@@ -17,7 +17,7 @@ Taken = Mapping[tuple[str, str, int], int]
 
 The key is the kind of budget (PARTITION, QUEUE, APPLICATION or LOSS), a name and a type index.
 
-The amount of LOSS for a queue is the sum of the victims that ran in the queue or below it and were evicted for preemptors
+The amount of LOSS for a queue is the sum over the victims that ran in the queue or below it and were evicted for preemptors
 outside the queue.
 """
 

@@ -26,9 +26,9 @@ class QueueTree:
 
     ``rows`` has the row of each queue, by path. ``ways`` has one line for each queue: the rows of the queues from the root down
     to the queue itself, then MISSING. ``numbers`` has the numbers of the queues in rising order, and ``ranked`` has the rows of
-    the queues in the same order. ``guaranteed`` has the guarantee of each queue. ``minimum_ms`` is the time for which the pods of
-    a queue are protected (V4). ``disabled`` marks the queues from which nothing is evicted (G3). ``shifts`` marks the queues that
-    change the priority which their parent sees (G5).
+    the queues in the same order. ``guaranteed`` has the guarantee of each queue. ``minimum_ms`` is the time for which the pods
+    of a queue are protected (V4). ``disabled`` marks the queues from which nothing is evicted (G3). ``shifts`` marks the queues
+    that change the priorities that their parents see (G5).
     """
 
     rows: dict[str, int]

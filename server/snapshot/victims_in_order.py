@@ -1,8 +1,8 @@
 """The running allocations of some queues, least important first: the candidates for eviction by a quota run (Q11).
 
 A *place* is a position in that order: non-originators before originators, low priority before high, preemptible before opted
-out, younger before older, and last by key. A partition may configure other keys instead of age (V2). Callers get lists and
-numbers, and never an array.
+out, younger before older, and last by the allocation's id. A partition may configure other sort keys instead of age (V2).
+Callers get lists and numbers, and never an array.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -94,7 +94,7 @@ class WaitingGang:
     number: int
     """The gang's number in the columns, 0 for an ask that counts as a gang of one member."""
     members: tuple[WaitingAsk, ...]
-    """The waiting members in the order in which policies plan for them (J8): by priority, age and key."""
+    """The waiting members in the order in which policies plan for them (J8): by priority, age and id."""
     placed: int
     """The number of members that already run."""
     size: int

@@ -113,7 +113,7 @@ def with_node(snapshot: Snapshot, shape: Mapping[int, int], name: str) -> Snapsh
 
 
 def suited(kind: ClassFacts) -> ClassFacts:
-    """Return the class as it is needed in a snapshot with one more node: its constraint allows the new node, too."""
+    """Return the class as it is needed in a snapshot with one more node: the constraint of the class allows the new node, too."""
     return replace(kind, number=-kind.number, allowed=_with(kind.allowed, value=True))
 
 
