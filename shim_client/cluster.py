@@ -180,7 +180,7 @@ class ReadOwner:
 
     owner: ObjectRef
     about: str
-    """The key by which the caller assigns the answer to its request."""
+    """The key by which the caller finds the request to which an answer belongs."""
     wanted: int | None = None
 
 

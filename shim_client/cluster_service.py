@@ -186,7 +186,7 @@ async def serve(cluster: EmbeddedCluster, server: grpc.aio.Server) -> None:
 
 
 def listening(address: str) -> tuple[grpc.aio.Server, str]:
-    """Return a server that listens at HOST:PORT, and its address.
+    """Return a server that listens at HOST:PORT, and the server's address.
 
     An event loop must run. Raises NoAddressError if the address cannot be used.
     """

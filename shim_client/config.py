@@ -31,7 +31,7 @@ QPS_KEY = "kubernetes.qps"
 BURST_KEY = "kubernetes.burst"
 
 NAME_LENGTH_MAX = 253
-"""Maximum length of the scheduler name, the cluster id and the policy group, as of a Kubernetes object name."""
+"""Maximum length of the scheduler name, the cluster id and the policy group. Kubernetes object names have the same limit."""
 SCHEDULER_NAMES_MAX = 16
 IMAGE_LENGTH_MAX = 1024
 PLACEHOLDER_IMAGE = "registry.k8s.io/pause:3.10"

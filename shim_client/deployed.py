@@ -42,7 +42,7 @@ from shim_client.shim import Shim
 from shim_client.translate.config_map import CONFIG_MAPS, merged
 
 COLLECT_AFTER = 50_000
-"""Number of new Python objects after which the youngest generation is collected as garbage.
+"""Number of new Python objects after which Python looks for garbage among the newest objects.
 
 Python's default of 700 makes listing a large cluster take a quarter longer.
 """
@@ -63,7 +63,7 @@ class ShimOptions:
     qps: int | None = None
     burst: int | None = None
     instance: str = ""
-    """Name of this process, which a restart does not change: the name of its pod."""
+    """Name of this process, which is the name of its pod. A restart does not change this name."""
     wait: bool = True
     """Whether to wait for a core that does not answer yet."""
     election: Election | None = None

@@ -126,7 +126,7 @@ class Applier:
     """The queues of actions on the cluster.
 
     `told` is called with the result of each binding, creation, deletion, release and reading, and with each failure. A pod
-    waits for the volumes of its claims for `volumes_ms` milliseconds at the most.
+    waits for the volumes of its claims for at most `volumes_ms` milliseconds.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ from shim_client.cluster import (
 PAUSE_SECONDS_FIRST = 0.2
 PAUSE_SECONDS_MAX = 30.0
 UNSERVED_SECONDS = 30.0
-"""Seconds until a kind that the cluster does not serve is listed again, because the cluster may serve it by then."""
+"""Seconds until a kind that the cluster does not serve is listed again, because the cluster may serve it later."""
 RESUMES_MAX = 6
 """Maximum number of failed watches in succession without an event; then the kind is listed again."""
 

@@ -165,7 +165,7 @@ class Shim:
         self._untrusted: str | None = None
         """The last logged reason why the shim accepts no annotation that names a user; "" if it accepts some."""
         self._configured: ConfigurationAnswer | None = None
-        """The core's last answer to a queue configuration that was passed to `on_configured`."""
+        """The last answer that was passed to `on_configured`: an answer of the core to a queue configuration."""
         self.on_configured: list[Callable[[ConfigurationAnswer], None]] = []
         """Functions that are called with the core's answer to a queue configuration, if it differs from the last answer."""
         self.on_live: list[Callable[[bool], None]] = []
@@ -257,7 +257,7 @@ class Shim:
         raise LeaseLostError("the lease is not surely held any more")
 
     async def _after(self, leadership: Leadership, term: Term, old: EpochOldError) -> Term:
-        """Return the term with which to register after a core refused its epoch.
+        """Return the term with which to register after a core refused the epoch of ``term``.
 
         The core knows a higher epoch, which comes from an earlier lease or from another lease. While the process with
         that epoch is connected, this shim waits. If no process with that epoch is connected, this shim raises its own
@@ -281,7 +281,7 @@ class Shim:
         )
 
     async def configure(self, text: str, file: ObjectRef) -> None:
-        """Send a changed queue configuration to the core; `file` is the reference for events on it."""
+        """Send a changed queue configuration to the core; events about the configuration are recorded on `file`."""
         await self._inbox.put(_News(QueuesChanged(text, file)))
 
     async def begun(self, group: str) -> None:

@@ -103,7 +103,7 @@ async def leaders_first(cores: Sequence[Core]) -> list[Core]:
 async def successor_first(cores: Sequence[Core], process: str) -> list[Core]:
     """Return the cores of a list in another order: first the core whose process has this name, then all other cores.
 
-    The other cores keep their order. When the core with this name has answered, do not wait for the answers of the
+    The other cores keep their order. When the core of this process has answered, do not wait for the answers of the
     other cores.
     """
     asked = {asyncio.create_task(_has(core, f"{PROCESS}{process}")): core for core in cores}

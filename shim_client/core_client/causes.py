@@ -1,4 +1,4 @@
-"""Texts that say why a core cannot be reached, for all commands, and the check for errors that a retry cannot cure."""
+"""Texts of all commands that say why a core cannot be reached, and the check for errors that a retry cannot cure."""
 
 from typing import Final
 

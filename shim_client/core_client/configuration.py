@@ -60,7 +60,7 @@ class ConfigurationPost:
     async def deliver(self, channel: Channel, sink: Sink) -> None:
         """Send the text to the core, if a text was set.
 
-        The core's answer goes to `sink`, even if it refuses the text. Raises SessionLostError if the call fails.
+        The core's answer goes to `sink`, even if the core refuses the text. Raises SessionLostError if the call fails.
         """
         self._changed.clear()
         if self._wanted is None:

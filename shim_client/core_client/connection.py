@@ -85,7 +85,7 @@ class Registration:
     policy_group: str
     queues: str
     instance: str = ""
-    """Name of this process, which stays the same after a restart.
+    """Name of this process; the name stays the same after a restart.
 
     If several processes of one shim register, the core accepts the newest process.
     """
@@ -151,7 +151,7 @@ class Listener(Protocol):
     async def unknown(self, why: str, seconds: float) -> None:
         """Receive the news that a core no longer knows this shim.
 
-        The shim waits for a new token or certificate, at most for `seconds`.
+        The shim waits for a new token or certificate, for at most `seconds`.
         """
         ...
 
@@ -216,7 +216,7 @@ class Connection:
         self._rounds = 0
         """The number of times that the shim has tried all cores since the session broke off."""
         self._renewals_left = 0
-        """How many more times the shim registers after a core has refused its credentials.
+        """How many more times the shim registers after a core has refused the shim's credentials.
 
         The number is 0 before a core has accepted the shim.
         """
@@ -289,9 +289,9 @@ class Connection:
     async def _one_round_or_renewal(self, cores: list[Core], listener: Listener) -> _Ended:
         """Hold one session as `_one_round` does, and return how it ended.
 
-        If a core no longer knows the credentials of this shim, wait, so that the next round reads new files. Raise
-        CallerUnknownError if no core has accepted this shim before, or if its credentials were refused for some
-        minutes.
+        If a core no longer knows the credentials of this shim, wait, so that the next round reads new files. Do not
+        wait, but raise CallerUnknownError, if no core has accepted this shim before, or if the credentials of this shim
+        were refused for some minutes.
         """
         while True:
             try:

@@ -32,7 +32,7 @@ class EpochOldError(CoreRefusedError):
 
 
 class PartitionsMovedError(CoreRefusedError):
-    """The error when a core refuses a shim with an older table of cores. It has the moves since that table (design 7.9)."""
+    """The error when a core refuses a shim with an older table of cores. `moves` are the moves since that table (design 7.9)."""
 
     def __init__(self, message: str, moves: Sequence[Move]) -> None:
         super().__init__(message)

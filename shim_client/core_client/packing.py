@@ -1,8 +1,8 @@
 """The packing of reports into few messages. Each message costs about 90 microseconds, whatever its size (design 1.2).
 
 A message holds at most `OBJECTS_MAX` objects and about `BYTES_MAX` bytes. Reports about one object keep their order.
-The order of two lists in one message is lost; for this reason a new message begins if the key of an object would occur
-in two lists of one message.
+The order of reports that are in different lists of one message is lost. For this reason a new message begins if the key
+of an object would occur in two lists of one message.
 """
 
 from __future__ import annotations

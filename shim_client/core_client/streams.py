@@ -43,7 +43,7 @@ class SessionLostError(Exception):
 
 
 class SupersededError(Exception):
-    """The end of this shim's session, because a newer shim registered under its cluster id.
+    """The end of this shim's session, because a newer shim registered under the same cluster id.
 
     The shim then stops.
     """

@@ -7,8 +7,8 @@ the candidates' clocks gain or lose less than the margin while a lease lasts. Th
   after this start. The holder stops `margin` before `duration` has passed.
 - Another candidate counts the duration from the *receipt* of the last change that it saw. The store changed the lease
   before this receipt. The candidate takes the lease when the duration that the holder wrote has passed.
-- Each write names the version of the lease that was read. The store refuses a write if the lease has another version by
-  then: the write arrived late, or its writer has not seen the last renewal.
+- Each write names the version of the lease that was read. The store refuses a write if the lease no longer has that
+  version: the write arrived late, or its writer has not seen the last renewal.
 
 A term that has lapsed never comes back. A holder that renewed too late has to acquire the lease again, with the next
 epoch.
@@ -48,7 +48,7 @@ class Candidate:
         return self._until is not None and now < self._until
 
     def seconds_left(self, term: int, now: float) -> float:
-        """Return for how many seconds the candidate surely holds the lease in this term, 0 if it does not hold it."""
+        """Return for how many seconds the candidate surely holds the lease in this term, 0 if the term has ended."""
         if term != self.term or self._until is None:
             return 0.0
         return max(0.0, self._until - now)

@@ -20,7 +20,7 @@ Seconds = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term in which this process leads: its number, and the epoch with which it began."""
+    """A term in which this process leads: the number of the term, and the epoch with which the term began."""
 
     number: int
     epoch: int
@@ -98,10 +98,9 @@ class Elector:
     async def raised(self, term: Term, above: int) -> Term:
         """Raise the epoch of a term above the given epoch, which a core knows from an earlier lease.
 
-        Raises LeaseLostError if the lease ended or another process took it first.
-
-        The store accepts the write only if no other process took the lease meanwhile. After a request that failed, wait
-        as `run` does.
+        Return the term with the new epoch. Raises LeaseLostError if the term ended before the new epoch was written to
+        the lease. The store refuses to write the new epoch if another process has taken the lease. After a request that
+        failed, wait as `run` does.
         """
         while self._candidate.seconds_left(term.number, self._clock()) > 0:
             async with self._one_request:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class LeaseError(Exception):
-    """A request for the lease whose result is not known: the store may have carried it out."""
+    """A request to the store of the lease, with an unknown result: the store may have carried the request out."""
 
 
 class LeaseTakenError(LeaseError):

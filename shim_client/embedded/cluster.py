@@ -203,7 +203,7 @@ class EmbeddedCluster:
     def create(self, item: dict[str, Any], *, from_manifest: bool = False) -> KubeObject:
         """Create an object, and its namespace when that is missing.
 
-        Raises InvalidError, ConflictError when the name is taken. With `from_manifest` the object's labels and
+        Raises InvalidError, or ConflictError when the name is taken. With `from_manifest` the object's labels and
         annotations are recorded as parts of a manifest, so that a later manifest can remove them.
         """
         self._serial += 1

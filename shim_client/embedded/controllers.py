@@ -33,7 +33,7 @@ class Hands(Protocol):
     def create(self, item: dict[str, Any]) -> KubeObject:
         """Create an object.
 
-        Raises InvalidError, ConflictError when the name is taken.
+        Raises InvalidError, or ConflictError when the name is taken.
         """
         ...
 

@@ -106,8 +106,8 @@ class Disruptions:
     def _expected(self, pods: list[KubeObject]) -> int:
         """Return the expected number of pods.
 
-        The number is the sum of the replicas of the pods' owners, plus the number of pods without an owner of a kind
-        in `COUNTED`.
+        The number is the sum of the replicas of all owners whose kind is in `COUNTED`, plus the number of pods without
+        such an owner.
         """
         sets: dict[tuple[str, Key], int] = {}
         alone = 0

@@ -43,7 +43,7 @@ Stamps = Mapping[str, tuple[int, int, int]]
 
 
 QUEUES = ObjectRef("File", "", QUEUES_FILE)
-"""The reference of the file of queues, on which events about the queue configuration are recorded."""
+"""The reference of the file `queues.yaml`, on which events about the queue configuration are recorded."""
 QUEUES_LOST = "it holds no queues any more; the queues that it held stay in force"
 
 

@@ -249,8 +249,9 @@ def _documents(text: str, name: str) -> list[tuple[int | None, Any]]:
 
 
 def _check_depth(text: str, name: str) -> None:
-    """Check the depth of a YAML text by its parse events, because the C code that makes nodes is recursive and checks no limit.
+    """Check the depth of a YAML text by its parse events, before its nodes are made.
 
+    The check is needed because the C code that makes YAML nodes is recursive and has no limit of depth.
     Raises BadFileError at a greater depth than DEPTH_MAX, and yaml.YAMLError if the text is not YAML.
     """
     depth = 0

@@ -1,4 +1,4 @@
-"""The nodes that get a DaemonSet's pods, by the DaemonSet's node selector, affinity and tolerations."""
+"""The nodes that get a DaemonSet's pods, according to the DaemonSet's node selector, affinity and tolerations."""
 
 from __future__ import annotations
 

@@ -110,10 +110,10 @@ def _missing(ordinals: range, pods: Mapping[int, KubeObject], *, parallel: bool)
 
 
 def _outdated(owner: KubeObject, ordinals: range, pods: Mapping[int, KubeObject]) -> list[int]:
-    """Return the pod that is replaced next because its template is outdated.
+    """Return a list with the ordinal of the pod that is replaced next because its template is outdated.
 
-    Return [] if no pod is outdated, if another pod is not ready, or if the update strategy is OnDelete. Raises
-    BadWorkloadError if `updateStrategy` is invalid.
+    Return [] if no pod is outdated, if that pod is already being deleted, if another pod is not ready, or if the update
+    strategy is OnDelete. Raises BadWorkloadError if `updateStrategy` is invalid.
     """
     strategy = (owner.get("spec") or {}).get("updateStrategy") or {}
     if not isinstance(strategy, Mapping):

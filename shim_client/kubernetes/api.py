@@ -165,7 +165,7 @@ def refusal(code: int, headers: Mapping[str, str], content: bytes) -> ClusterErr
 def error_of(
     code: int, message: str, status: Mapping[str, Any], retry_after: str = ""
 ) -> ClusterError:
-    """Return the error for a status code and its Status."""
+    """Return the error for an answer with this HTTP status code, and with a Status (a Kubernetes object) as its content."""
     if code == _MISSING or _has_cause(status, "NamespaceTerminating"):
         return MissingError(message)
     if code == _GONE:

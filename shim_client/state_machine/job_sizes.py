@@ -11,7 +11,7 @@ from shim_client.state_machine import jobs, pods
 from shim_client.state_machine.state import GangRecord, State
 
 ASK_AGAIN_S = 30
-"""Seconds until the shim reads the owners of a waiting job again, because the owners may want another number of pods by then."""
+"""Seconds until the shim reads the owners of a waiting job again, because the number of pods that they want may have changed."""
 
 
 def second(state: State) -> None:

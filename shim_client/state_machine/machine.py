@@ -131,7 +131,7 @@ class Mirror:
 
         `owners` names the group of cores of each partition, and `rest` the group of all other partitions.
 
-        `groups` are the names of all groups, of which some may have no partition now.
+        `groups` are the names of all groups, also of groups without a partition.
         """
         self.state = State(settings, owners, rest, queues_told=settings.queues)
         for name in groups:

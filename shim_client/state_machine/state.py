@@ -160,7 +160,7 @@ class PodRecord:
     marked: bool = False
     """Whether the shim has seen, on the pod, the label of the soft eviction that `order` requests."""
     void: Releasing | None = None
-    """The facts of an annotation on the pod that is no longer valid and is being removed."""
+    """The facts of an annotation that is no longer valid and is being removed from the pod."""
     freed: FreedCapacity | None = None
     """The capacity that evictions free for the pod while it waits."""
     demanded: Demands | None = None
@@ -256,9 +256,9 @@ class State:
     jobs: dict[str, GangRecord] = field(default_factory=dict)
     """Jobs by the text that joins partition, application and job key."""
     jobs_called: dict[str, dict[str, None]] = field(default_factory=dict)
-    """The keys in `jobs` by partition, namespace and job key, joined to one text.
+    """For each partition, namespace and job key (joined to one text), the names under which `jobs` has the jobs.
 
-    Several jobs of a namespace may have one job key.
+    Jobs of several applications of a namespace may have the same job key.
     """
     jobs_to_tell: dict[str, None] = field(default_factory=dict)
     """Names of jobs whose size has changed.
@@ -291,14 +291,14 @@ class State:
     places: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Names of nodes by label and value, for labels that were looked up; emptied when nodes change."""
     reachable: dict[str, set[str]] = field(default_factory=dict)
-    """Nodes that can mount a volume, or volumes of a storage class.
+    """For each volume or storage class, by its name, the nodes that can mount the volume, or volumes of the class.
 
     The map is emptied when nodes change, or when a volume is new or changed.
     """
     outlook: int = 0
     """A number that is increased when the nodes that suit a pod may have changed.
 
-    The nodes may change when nodes, claims, volumes or storage classes are new or changed.
+    Other nodes may suit a pod when nodes, claims, volumes or storage classes are new or changed.
     """
     to_review: deque[str] = field(default_factory=deque)
     """Uids of asks whose suitable nodes are to be reviewed."""

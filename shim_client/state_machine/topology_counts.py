@@ -39,7 +39,7 @@ class Assignment(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Which pods to count, and by which node label. A question is the key of its counts, its tally.
+    """Which pods to count, and by which node label. A tally, which holds the counts, is found by its question.
 
     A question names the pods to count (the pods that all of `whos` select), and the node label whose values are the
     topology domains.

@@ -1,4 +1,4 @@
-"""The check of labels against requirements: of nodes (selector terms) and of pods (label selectors)."""
+"""The check whether a node's labels meet a selector term, and whether a pod's labels match a label selector."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def read_metadata(
 
     Raises BadObjectError if a field has another form than in the Kubernetes API.
 
-    `ours` says that the pod names the shim's scheduler, `group` is the PodGroup that its spec names.
+    `ours` says that the pod names the shim's scheduler, and `group` is the PodGroup that the pod's spec names.
     """
     notes = texts(metadata, "annotations", "metadata.")
     parts = (

@@ -150,7 +150,7 @@ def _pull_secrets(spec: Fields) -> tuple[str, ...]:
 def for_core(facts: PodFacts, *, class_allows: bool, originator: bool) -> PodReport:
     """Return the report of a pod, completed with two facts: whether the pod may be preempted, and whether it is the originator.
 
-    ``class_allows`` says whether the pod's PriorityClass allows its preemption. ``class_allows`` is used only if the
+    ``class_allows`` says whether the pod's PriorityClass allows the preemption of the pod. ``class_allows`` is used only if the
     pod has no annotation of its own. If the pod opted out and its protection is unspecified, the report has the level
     prefer-not. The report of another scheduler's pod is returned unchanged.
     """

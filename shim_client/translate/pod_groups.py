@@ -31,7 +31,7 @@ class PodGroupFacts:
 
     members: int
     without_effect: tuple[str, ...] = field(default=(), compare=False)
-    """Fields of its spec that have no effect here."""
+    """Fields of the PodGroup's spec that have no effect here."""
 
 
 def group_of(spec: Fields) -> str:

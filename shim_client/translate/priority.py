@@ -29,7 +29,7 @@ def read_priority_class(item: Fields) -> ClassFacts:
 
 
 def pod_opinion(annotations: Mapping[str, str], *, honoured: bool) -> bool | None:
-    """Return the value of the pod's own annotation.
+    """Return the value of the pod's own annotation about preemption.
 
     Return None when the annotation is absent or is not honoured.
     """

@@ -21,7 +21,7 @@ _POD_LEVEL = ("vcore", "memory", "hugepages-")
 
 
 def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
-    """Return a list of quantities (`requests`, `allocatable`) in the core's units; cpu becomes vcore.
+    """Return the quantities under `key` (such as `requests` or `allocatable`) in the core's units; cpu becomes vcore.
 
     Raises BadObjectError if there are too many types, or if a type or a quantity is invalid.
     """
@@ -40,9 +40,10 @@ def amounts(fields: Fields, key: str, path: str = "") -> dict[str, int]:
 
 
 def taken(spec: Fields, status: Fields, *, infeasible: bool) -> Resource:
-    """Return the resources that a pod with this spec takes, plus one of type pods.
+    """Return the resources that a pod with this spec takes, plus one of type `pods`.
 
-    Only requests are used, and not limits. With ``infeasible``, the pod's node cannot provide its present requests.
+    Only requests are used, and not limits. ``infeasible`` says that the node cannot provide the present requests of the
+    pod.
     """
     total = _containers_and_sidecars(spec, status, infeasible=infeasible)
     total.update(_pod_level(spec, status, infeasible=infeasible))
@@ -90,7 +91,7 @@ def _shared(amounts_sorted: tuple[tuple[str, int], ...]) -> Resource:
 
 
 def _containers_and_sidecars(spec: Fields, status: Fields, *, infeasible: bool) -> dict[str, int]:
-    """Return, for each type, the larger of the sum over running containers and the largest need of an init container."""
+    """Return, for each type, the sum over running containers, or the need of an init container if that need is larger."""
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     seen = _statuses(status, "initContainerStatuses")

@@ -61,7 +61,7 @@ class VolumeFacts:
     driver: str = ""
     """The CSI driver of the volume; empty for other volumes."""
     handle: str = ""
-    """The driver's name of the volume."""
+    """The text by which the CSI driver identifies the volume."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 An embedded cluster has a file instead.
 
 The core checks the queue configuration. If the configuration has errors, the previous one stays in force, and an
-event on the ConfigMap or the file names the errors. A change of any other setting takes effect after a restart, which
-an event says, too.
+event on the ConfigMap or the file names the errors. A change of any other setting takes effect only after a restart.
+An event says so when such a setting changes.
 """
 
 from __future__ import annotations
