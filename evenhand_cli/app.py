@@ -29,7 +29,7 @@ RECORDS = "Look at records"
 
 @dataclass(frozen=True, slots=True)
 class CommandModule:
-    """The module of a command, and the name of its function when it differs from the command's name.
+    """The module of a command, and the name of the command's function; "" if the function is named like the command.
 
     A module that is named without its package is in `evenhand_cli.commands`.
     """

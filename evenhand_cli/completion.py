@@ -27,7 +27,7 @@ Ask = Callable[[Core, str], Iterable[str]]
 
 
 def _answered(ctx: typer.Context, *asked: Ask) -> list[str]:
-    """Return the sorted names that the core answers and that a shell can show.
+    """Return those names in the core's answers that a shell can show, sorted.
 
     If the core does not answer a request, or refuses the request, only the names from earlier requests are returned.
     """
@@ -89,7 +89,7 @@ def decisions(ctx: typer.Context) -> list[str]:
 
 
 def stories(ctx: typer.Context) -> list[tuple[str, str]]:
-    """Complete the numbers of the stories in the file of the command line, each with its title.
+    """Complete the numbers of the stories in the file that the command line names, each with its title.
 
     This completion needs no core.
     """

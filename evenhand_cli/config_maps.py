@@ -116,7 +116,7 @@ def _flattened(item: object, node: yaml.Node) -> Iterator[tuple[object, yaml.Nod
 
 
 def _value(node: yaml.Node, key: str) -> yaml.Node | None:
-    """Return the node of a key of a mapping."""
+    """Return the YAML node of the value under this key. Return None if `node` is no mapping or lacks the key."""
     if not isinstance(node, yaml.MappingNode):
         return None
     return next((value for name, value in node.value if name.value == key), None)

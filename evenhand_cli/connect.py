@@ -161,7 +161,7 @@ class Core:
     one_of_several: bool = False
     """Whether the options name several cores, so that another core may decide later."""
     follower: "Core | None" = None
-    """A connection to a core that follows this one closely (`follower_choice`); None if none does or none was requested."""
+    """The connection to a close follower of this core (`follower_choice`); None if there is none, or none was requested."""
 
     def patience(self, doing: str) -> AbstractContextManager[Callable[[str], None]]:
         """Return a context manager that prints a notice about the work in progress if its block takes long."""
@@ -223,7 +223,7 @@ def _unsaid(text: str) -> None:
 
 
 Opener = Callable[[], AbstractContextManager["Core"]]
-"""A function that opens the connection that the options describe. The returned context manager raises Fault."""
+"""A function that opens the connection that the options describe. The returned context manager raises Fault if that fails."""
 
 
 class FollowerOpener(Protocol):
@@ -578,7 +578,7 @@ def authorization(token: str) -> tuple[tuple[str, str], ...]:
 
 
 def as_caller(metadata: Metadata, token: str) -> Metadata:
-    """Return the metadata of a call with another token, or the same metadata if the token is empty."""
+    """Return the metadata with ``token`` instead of another token; unchanged metadata if ``token`` is empty."""
     own = [one for one in metadata if not (token and one[0] == "authorization")]
     return (*own, *authorization(token))
 

@@ -146,7 +146,7 @@ def _reached(core: str) -> str:
 def _end(process: "subprocess.Popen[bytes]") -> None:
     """End the console's process by closing its standard input.
 
-    The standard input is also closed if this process ends.
+    If the present process, which started the console, ends by itself, that standard input is closed, too.
     """
     assert process.stdin is not None
     with suppress(OSError):

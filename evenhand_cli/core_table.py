@@ -44,7 +44,7 @@ class CoreGroup(NamedTuple):
 
     name: str
     addresses: str
-    """The addresses of its cores, HOST:PORT each, separated by commas."""
+    """The addresses of the group's cores, HOST:PORT each, separated by commas."""
     partitions: tuple[str, ...]
     """The partitions that the table names for the group."""
     revision: int = 0

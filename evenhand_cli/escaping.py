@@ -74,7 +74,7 @@ class EscapingConsole(Console):
             yield segment if segment.control else segment._replace(text=escaped(segment.text))
 
     def _without_long_words(self, text: Text, options: ConsoleOptions) -> Text:
-        """Return a text that is broken into lines with its long names shortened, and any other text unchanged."""
+        """Return the text, with long names shortened. A text that is not to be broken into lines is returned unchanged."""
         no_wrap = options.no_wrap if text.no_wrap is None else text.no_wrap
         if no_wrap or not has_long_word(text.plain, options.max_width):
             return text

@@ -1,6 +1,6 @@
 """A fault: an error for the user, with three texts: the problem, its place, and advice.
 
-Commands raise faults. `app` prints the fault on the error stream and ends with its exit code. Users see errors in no
+Commands raise faults. `app` prints the fault on the error stream and ends with the exit code of the fault. Users see errors in no
 other form. A traceback means that Evenhand itself has a bug.
 """
 

@@ -29,7 +29,7 @@ def command(shown: Any, ctx: Any) -> str:  # noqa: ANN401 - a command of Typer
 
 
 def group(shown: Any, ctx: Any) -> str:  # noqa: ANN401
-    """Return the help of a group: its commands by subject, then its options."""
+    """Return the help of a group: its commands under the headings to which they belong, then its options."""
     parts = [usage(shown, ctx), *described(shown.help or "")]
     panels: dict[str, list[tuple[str, str]]] = {}
     for name in shown.list_commands(ctx):

@@ -277,7 +277,7 @@ class _Asking:
 
 
 class _Streams:
-    """The answers of one request from the streams of all its groups. The iteration ends when every stream has ended."""
+    """The answers to one request, from the streams of all groups that got it. The iteration ends when every stream has ended."""
 
     def __init__(
         self, channel: SpreadChannel, groups: list[CoreGroup], calls: Mapping[str, Any]

@@ -112,8 +112,8 @@ def _documents(text: str, name: str) -> Iterator[Document]:
 def _check_depth(text: str, name: str) -> None:
     """Raise Fault for a text that is nested too deeply.
 
-    The check reads the parser's events, and makes no nodes: making nodes is recursive, and deep nesting could overflow
-    the stack.
+    The check reads the parser's events, and makes no YAML nodes: YAML nodes are made recursively, so that deep nesting
+    could overflow the stack.
     """
     depth = 0
     for event in yaml.parse(text, Loader=Loader):
@@ -140,10 +140,10 @@ class _Aliases:
     name: str
     repeated: int = 0
     known: dict[yaml.Node, tuple[int, int] | None] = field(default_factory=dict)
-    """The numbers of values and of levels of each node, aliases included; None while the node is being counted."""
+    """The numbers of values and of levels of each YAML node, aliases included; None while the node is being counted."""
 
     def check(self, node: yaml.Node) -> tuple[int, int]:
-        """Return the number of values and levels of a node.
+        """Return the number of values and the number of levels of a YAML node.
 
         Raises Fault if aliases repeat too much, or lead in a circle. In a text, an alias comes after the node that the
         alias names, so that this node was counted before. For this reason the recursion of this function is no deeper

@@ -1,4 +1,4 @@
-"""Requests to the history that commands about the present send.
+"""Requests that commands about the present send to the history.
 
 The requests are about earlier runs of the core and old decisions, which the core does not have in memory. If the core
 has no readable history, or if the user's role may not see the history, commands answer without the history.

@@ -58,7 +58,7 @@ def preempted(decisions: Sequence[pb.Decision]) -> Preempted:
 
 
 def _example(decisions: Iterable[pb.Decision]) -> pb.Decision | None:
-    """Return a decision that was carried out and evicted pods. If no decision was carried out, return any decision."""
+    """Return a decision that was carried out, preferably one with victims. If no decision was carried out, return any decision."""
     ranked = sorted(decisions, key=lambda one: (one.state in UNDONE, not one.victims))
     return ranked[0] if ranked else None
 

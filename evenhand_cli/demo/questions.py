@@ -94,9 +94,9 @@ class Observer:
         return list((await self._inspect.CheckConsistency(request)).findings)
 
     async def explained(self, groups: list[WaitingGroup]) -> list[WaitingGroup]:
-        """Return the groups of waiting pods. The first `EXPLAINED_MAX` groups have the core's sentence about their example.
+        """Return the groups of waiting pods, with the core's sentence about the example of each group.
 
-        Raises RpcError if a call fails.
+        Only the first `EXPLAINED_MAX` groups get such a sentence. Raises RpcError if a call fails.
         """
         told = []
         for number, group in enumerate(groups):

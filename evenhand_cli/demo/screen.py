@@ -39,7 +39,7 @@ def screen(
 ) -> RenderableType:
     """Return the whole screen.
 
-    Before the first answer of the core, the screen is one line that says what it waits for.
+    Before the first answer of the core, the screen has only a line that says what the demonstration waits for.
     """
     title = Text.assemble(
         ("evenhand", "heading"),

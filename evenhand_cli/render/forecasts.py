@@ -307,7 +307,7 @@ DECISION_NAMES = {
     "of": 4,
     "node": 5,
 }
-"""The columns of the decisions.
+"""The columns of the decisions, each with a number.
 
 If the columns do not fit, the column with the highest number is left out first; a column with 0 is never left out.
 """
@@ -459,8 +459,9 @@ class _Row:
     rank: tuple[bool, int] = (False, 0)
     """Sort key of the row; the most important row has the smallest key.
 
-    Rows come first if the guarantee changes, or if the deserved share changes and is then not what the queue uses now.
-    Among rows that are equal in this, cores come before memory, and memory before other types.
+    Rows in which the guarantee changes come first, and so do rows in which the deserved share changes to an amount that
+    the queue does not use now. Among these rows, and among all other rows, cores come before memory, and memory before
+    other types.
     """
 
 

@@ -126,7 +126,7 @@ def _options(given: Mapping[str, Given]) -> Iterator[str]:
 
 
 def named_field(fields: Sequence[Field[Row]], wanted: str) -> Field[Row]:
-    """Return the field with this name, in which blanks and hyphens count as equal.
+    """Return the field with this name; blanks and hyphens count as equal.
 
     Raises Fault if there is no such field.
     """

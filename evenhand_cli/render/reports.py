@@ -138,7 +138,9 @@ def _is_incurable(one: pb.UnmetAsks) -> bool:
 def _facts(
     queues: Sequence[str], one: pb.UnmetAsks, *, then: bool, alone: bool
 ) -> list[tuple[str, str | Text]]:
-    """Return the facts about a group of asks: an example, the lacking queues above it, the obstacle, and the remedy.
+    """Return the facts about a group of asks: an example, the obstacle, and the remedy.
+
+    The line of the example also names those of the ``queues`` that are above the asks' leaf.
 
     ``then`` says whether to show why the remedy helps no further asks. ``alone`` says that a command is shown on the
     line below the facts.

@@ -1,4 +1,4 @@
-"""The answers of the core's explain service about a story, as `evenhand explain` would print them at that instant."""
+"""The answers of the core's explain service about a story, as `evenhand explain` would print them at the story's instant."""
 
 from collections.abc import Iterable
 from contextvars import copy_context

@@ -245,7 +245,7 @@ def first_lines(lines: list[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return the text with braces doubled, so that `_with_names` does not take them for placeholders."""
+    """Return the text with braces doubled, so that `_with_names` writes the braces and puts no names in their place."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

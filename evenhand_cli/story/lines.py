@@ -69,7 +69,7 @@ def told(
 
 
 def released(decisions: Iterable[Decision]) -> list[Released]:
-    """Return the releases among decisions that belong to a decision of preemption."""
+    """Return, of the given decisions, the releases that belong to a preemption decision."""
     return [one for one in decisions if isinstance(one, Released) and one.decision_id]
 
 

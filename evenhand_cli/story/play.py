@@ -28,7 +28,7 @@ class Turn:
     changes: tuple[Change, ...]
     decisions: tuple[Decision, ...]
     told: tuple[tuple[str, str], ...]
-    """The decisions as lines with their reasons, of the kinds that the story lists."""
+    """The decisions of the kinds that the story lists, each as a line with its reason."""
     checks: tuple[Check, ...]
 
     @property

@@ -230,7 +230,7 @@ class _Read:
 
     @classmethod
     def of(cls, text: Text, source: str) -> "_Read":
-        """Read a text. Raises Fault for a text that is no YAML, for repeated keys, and beyond the limits of a text."""
+        """Read a text. Raises Fault if the text is no YAML, repeats a key, or exceeds a limit such as that of its length."""
         reporter = Reporter(source)
         found = document.read(text.text, reporter) if _has_value(text.text) else document.Read([])
         if reporter.failed or found is None:

@@ -240,7 +240,7 @@ def _step_value(one: Told) -> dict[str, Any]:
 
 
 def _settings(configuration: Configuration) -> Iterator[str]:
-    """Yield the settings of the partitions that differ from their defaults."""
+    """Yield those settings of the partitions that do not have their default values."""
     for one in configuration.partitions:
         usual = Configuration((PartitionSpec(one.name, one.root, one.rules),))
         changes = diff(usual, Configuration((one,)))

@@ -266,7 +266,7 @@ def row(name: str) -> list[str]:
 
 
 def _parts(words: Words, name: str, value: str, form: str) -> list[str]:
-    """Return the parts of a value such as `key:value:effect`. The value must have as many parts as its form."""
+    """Return the parts of a value such as `key:value:effect`. The value must have as many parts as `form`."""
     parts = value.split(":")
     if len(parts) != len(form.split(":")):
         raise words.bad(name, value, f"{form}")
