@@ -1,4 +1,4 @@
-"""The connection to the core that decides, and to a follower if one is read, shared by all readers.
+"""The connection that all readers share: to the core that decides, and to a follower if views read at a follower.
 
 The connection is renewed when another core decides, and when a follower may be read again.
 """

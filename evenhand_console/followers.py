@@ -1,4 +1,6 @@
-"""Reads at a follower: which calls go there, and that no page gets an older state than one that was shown.
+"""Reads at a follower. The module chooses the calls that a follower answers.
+
+No page gets an older state than a state that the console has shown before.
 
 The follower answers the calls whose answers are costly and the same at all cores. The core that decides answers the calls about
 itself: its checks, its history, and the events that it has kept.
@@ -33,10 +35,13 @@ class Newest:
         """The terms before the present one. Answers that are still on their way may name them."""
 
     def note(self, position: int, term: str, asked_in: str = "") -> None:
-        """Record the state of an answer. A term that was not seen before is later than all terms that were.
+        """Record the state of an answer, unless it is older than the newest state.
 
-        A term that was seen before is later if a process leads again, because its terms have one name. That is so if the position
-        is later, and the question was asked in the present term: ``asked_in`` is the term when it was asked.
+        A term that was never seen before is newer than all terms that were seen.
+
+        All terms of one process have the same name. When the process leads again, an earlier term therefore becomes the newest one.
+        The function assumes this if ``asked_in``, the newest term when the question was asked, still is the newest term, and the
+        position of the answer is higher than that of the newest state.
         """
         with self._lock:
             again = asked_in and asked_in == self._term and position > self._position
@@ -68,7 +73,7 @@ class FollowerChannel:
     """The channels to a follower and to the core that decides, which the stubs of a view use like one channel."""
 
     def __init__(self, follower: grpc.Channel, deciding: grpc.Channel, newest: Newest) -> None:
-        """Make a channel. No call at the follower is answered from an older state than the newest one of an answer."""
+        """Make a channel. The follower answers no call from an older state than the newest state of an earlier answer."""
         self._follower, self._deciding, self._newest = follower, deciding, newest
 
     def unary_unary(self, method: str, *more: Any, **options: Any) -> Callable[..., Any]:  # noqa: ANN401

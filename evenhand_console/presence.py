@@ -24,7 +24,7 @@ WAIT_S: Final = 0.1
 ANSWER_S: Final = KEEP_S
 """The longest time in seconds to wait for an answer. Each question that waits takes one of the console's few threads for calls."""
 SHOWN_S: Final = KEEP_S + ANSWER_S
-"""The seconds after its question for which an answer is shown while a newer one is on its way."""
+"""The seconds, counted from the question, for which an answer is shown while a newer answer is on its way."""
 KEPT_MAX: Final = 100
 """The largest number of identities for which answers are kept."""
 
@@ -80,7 +80,7 @@ class Presence:
         return answer.lines if is_recent and not self._newest.is_past(answer.term) else ()
 
     def _take(self, known: _Kept) -> None:
-        """Keep the answer to the question that runs, if it has come."""
+        """Keep the answer to the question that was asked last, if the answer has come."""
         running = known.running
         if running is not None and running.done():
             known.answer = _Answer() if running.exception() else running.result()
@@ -92,10 +92,10 @@ class Presence:
 
 
 def _asked(core: Core) -> _Answer:
-    """Return the lines about managers that the core answers.
+    """Return the lines about managers from the answer of the core.
 
-    Return no lines if the core does not answer, because views report such a failure, or if it does not decide: then its managers
-    are connected to another core.
+    Return no lines if the core does not answer, because views report such a failure. Return no lines for a core that does not
+    decide, because the managers are then connected to another core.
     """
     lines: list[str] = []
     pictures = Pictures(lines.append, names_follower=False)

@@ -30,7 +30,7 @@ from evenhand_console.connection import RENEW_S, Connection, Opened
 from evenhand_console.presence import Presence
 
 STREAM_S: Final = 60.0
-"""Seconds for which a stream of events is open. The stream after it is opened to the core that decides at that time."""
+"""Seconds for which a stream of events is open. The next stream is opened to the core that decides when it is opened."""
 _AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 _NO_HISTORY: Final = "NO_HISTORY"
 _OF_THE_FOLLOWER: Final = frozenset(
@@ -270,7 +270,7 @@ def _is_older(found: inspect_pb2.Picture, shown: tuple[int, str]) -> bool:
 def _named(address: str, latest: inspect_pb2.Picture | None) -> str:
     """Return a sentence that names a follower and its leader.
 
-    If the answer does not have the leader's address, as an answer to a viewer, the sentence names no core.
+    If the answer lacks the leader's address, the sentence names no core. Answers to viewers lack this address.
     """
     if latest is None or not latest.follows:
         return ""

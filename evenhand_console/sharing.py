@@ -35,7 +35,7 @@ REFUSED_S: Final = 30.0
 LINGER_S: Final = 5.0
 """The seconds for which the latest fragment of a page is kept after its last user left.
 
-A page and the stream that its browser opens next thus share one read.
+A page and the stream that the browser opens next thus share one read.
 """
 _REFUSED: Final = 401
 _STATE_OF: Final = re.compile(r'State of <time datetime="([^"]{18})[^"]*">[^<]*</time>')

@@ -2,8 +2,8 @@
 
 An event wakes the readers of the pages that the event concerns.
 
-The stream of a tenant has only events of the tenant's own queues, so that the updates of its pages do not reveal when
-events concern other tenants. If the core refuses the stream of a token, the pages of this token are read at intervals.
+The stream of a tenant has only events of the tenant's own queues, so that the updates of the tenant's pages do not
+reveal when events concern other tenants. If the core refuses the stream of a token, the pages of this token are read at intervals.
 """
 
 import asyncio
@@ -120,7 +120,7 @@ class Waking:
     def _refuse(self, token: str, stream: "_Stream") -> None:
         """Remove a stream that was refused.
 
-        The stream is opened again later, because the token may have another role by then.
+        The stream is opened again later, because the role of the token may have changed in the meantime.
         """
         if self._streams.get(token) is not stream:
             return

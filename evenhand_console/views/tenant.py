@@ -208,7 +208,7 @@ def _share(one: Placed, kind: str) -> Share:
 
 
 def _claimants(every: Sequence[inspect_pb2.Queue], paths: Sequence[str]) -> Iterator[Claimant]:
-    """Yield the queues that may claim from this queue. Queues that lack part of their entitlement now come first."""
+    """Yield the queues at ``paths``, which may claim from the queue of the page. Queues with an unmet entitlement come first."""
     known = {one.path: one for one in every}
     found = [
         Claimant(path, tuple(unmet_of(known[path]).items()) if path in known else ())

@@ -79,7 +79,7 @@ class Blocker:
 
     subject: str
     queue: str
-    """The queue to which the subject links, "" if there is no link."""
+    """The queue to which the text `subject` links, "" if there is no link."""
     wanted: Mapping[str, int]
     free: Mapping[str, int]
     lacks: Mapping[str, int]
@@ -188,7 +188,7 @@ def _explained(core: Core, key: str, partition: str) -> explain_pb2.ExplainRespo
 
 
 def _past(core: Core, key: str, partition: str) -> history_pb2.GetPodHistoryResponse | None:
-    """Return the history of a pod; None without a history, and if the history does not know the pod."""
+    """Return the history of a pod; None if there is no history, or if the history does not know the pod."""
     stub = history_pb2_grpc.HistoryServiceStub(core.channel)
     request = history_pb2.GetPodHistoryRequest(partition=partition, pod=key)
     try:
