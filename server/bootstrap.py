@@ -429,7 +429,7 @@ def _keeper(path: Path | None, file: str, core: Core, stack: AsyncExitStack) -> 
 
 
 def _keep(keeper: Keeper | None, stack: AsyncExitStack) -> None:
-    """Start the keeper, if there is one. Call this function after the records are locked and before the first event."""
+    """Start the keeper of the configuration, if any. Call this after the records are locked and before the first event."""
     if keeper is None:
         return
     keeper.sliced(0, 0, 0)

@@ -2,9 +2,9 @@
 
 Whole columns are left out, the least important first, and long text is folded between words. Every column has a
 priority. A column whose cells are all equal is left out before a column that distinguishes rows. This rule does not
-apply to columns that carry the answer to the user's question. Names get their width before columns that do not carry
-the answer. A name that still does not fit is shortened in its middle, and not broken over two lines. A note below the
-table names the columns that were left out or shortened. `--output wide` shows all columns in full.
+apply to columns that carry the answer to the user's question. Width is given first to names, and then to columns
+that do not carry the answer. A name that still does not fit is shortened in its middle, and not broken over two lines.
+A note below the table names the columns that were left out or shortened. `--output wide` shows all columns in full.
 """
 
 import re

@@ -106,9 +106,9 @@ class Player:
 
 
 def _check(example: Example) -> None:
-    """Check configurations, words and instants of all steps, so that no story ends before its last step.
+    """Check the configurations, events and instants of all steps, so that no story ends before its last step.
 
-    Raises Fault if a configuration, a word or an instant is invalid.
+    Raises Fault if a configuration, a word in the line of an event, or an instant is invalid.
     """
     last = 0
     for moment in example.moments:

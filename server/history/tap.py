@@ -59,7 +59,7 @@ class Item(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of events that need about as much memory as the values."""
+        """The memory of the item's values, as the number of events that need about as much memory."""
         return _size(self.kind, self.values, self.records)
 
     @property

@@ -106,7 +106,7 @@ class Proportion:
     # The report ---------------------------------------------------------------------------------------
 
     def standings(self) -> dict[str, QueueStanding]:
-        """Return the standing of each queue by its path, level by level (W4, W5).
+        """Return the `QueueStanding` of each queue by the queue's path, parents before their children (W4, W5).
 
         While the root uses more of a type than its total, Allocated equals the deserved share of that type (W3).
         """

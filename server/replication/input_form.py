@@ -75,7 +75,7 @@ class InputWriter:
             self._add(_FORMS[kind], now, [*run])
 
     def tick(self, now: int, budget: int) -> None:
-        """Pack a tick that the core is given."""
+        """Add to the packed input that the core ran a tick at ``now`` with this budget."""
         self._frames.append(_frame(_TICK, now, _packed(budget)))
 
     def take(self) -> bytes:

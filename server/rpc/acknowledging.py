@@ -100,7 +100,8 @@ class Acknowledging:
     async def run(self) -> None:
         """Send acknowledgements until cancelled.
 
-        Drop an acknowledgement that cannot be sent, because the next acknowledgement has a later position.
+        If an acknowledgement cannot be sent, drop it. The next one has a later position, and thus acknowledges the
+        same messages, too.
         """
         while True:
             await self._wake.wait()

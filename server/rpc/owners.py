@@ -96,8 +96,8 @@ class Owners:
     def _is_foreign_partition(self, name: str, rm_id: str, caller: Caller) -> bool:
         """Return whether a shim may not change the partition.
 
-        A shim whose role is restricted to partitions may change only these partitions. Any other shim may change the partitions
-        whose manager is not foreign.
+        A shim whose role is restricted to partitions may change only these partitions. Any other shim may change a partition
+        unless the partition's manager belongs to another caller (`_is_foreign`).
         """
         if caller.partitions:
             return name not in caller.partitions

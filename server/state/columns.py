@@ -151,7 +151,7 @@ class NodeRows:
 
 
 def _reserved(node: "Node | None", nothing: list[int]) -> list[int]:
-    """Return, by type, the part of the node's pledges that gives way to claims, such as reservations."""
+    """Return, by type, the capacity of those pledges on the node, such as reservations, that give way to claims."""
     if node is None or not node.pledges:
         return nothing
     sums = list(nothing)

@@ -117,9 +117,9 @@ def _is_shared(cls: type) -> bool:
 
 
 def _note_copied(line: Sequence[Any], known: set[int], beyond: dict[type, dict[int, Any]]) -> None:
-    """Collect in ``beyond``, by class and identity, those objects of ``line`` that are not in ``known`` and must still be read.
+    """Collect in ``beyond``, by class and identity, those objects of ``line`` that have to be copied and are not in ``known``.
 
-    Objects that both graphs share are left out.
+    ``line`` has objects to which other objects refer. Objects that both graphs share are left out.
     """
     classes = set(map(type, line))
     mine = {cls for cls in classes if not _is_shared(cls)}

@@ -42,7 +42,8 @@ class GangMarks(NamedTuple):
 def job_marks(marks: Mapping[str, str], problems: list[str]) -> GangMarks:
     """Return the job that labels declare. Raises BadObjectError for a size that is not a whole number of 1 to MEMBERS_MAX.
 
-    The published labels take precedence over Evenhand's own; contradictions are added to `problems`.
+    The labels `pod-group.scheduling.sigs.k8s.io` and `.../min-available` take precedence over Evenhand's own labels.
+    Contradictions are added to `problems`.
     """
     key = job_key(marks, problems)
     may = truth(marks, labels.CAN_PREEMPT, problems)

@@ -25,8 +25,8 @@ GONE = "its manager registered again and did not report it any more"
 def begin(partition: Partition, known: Manager) -> None:
     """Begin the comparison: every object in the partition has to be reported again.
 
-    ``known`` is the manager's registration before the present one. If the sync of that registration was not complete, timers of
-    quota runs go on only if they went on during that sync (Q7).
+    ``known`` is the manager's registration before the present one. Timers of quota runs go on only if the sync of that
+    registration was complete, or if the timers went on during that sync (Q7).
     """
     before = partition.resumption
     knew = known.synced or (before is not None and before.keeps_quota)

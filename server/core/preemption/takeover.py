@@ -9,8 +9,8 @@ that becomes free. To get a node nevertheless, such an ask may take a reservatio
 2. The ask may reserve. The ask has waited long enough, and no queue on its path is stopped. The ask's limits have headroom if
    the reservations that the ask outranks are not counted.
 3. Asks are considered in the order of reservations. An ask gets the node that lacks least for it. If several nodes lack equally
-   little, the ask gets the node that arrived first. If a node without pledges suits the ask, and the ask's limits lack headroom
-   only because of reservations that the ask outranks, the ask reserves that node and takes no reservation over.
+   little, the ask gets the node that arrived first. If a node without pledges suits the ask, the ask takes no reservation over.
+   It reserves that node instead, even if its limits have headroom only without the reservations that it outranks (rule 2).
 4. Afterwards, at most RESERVATIONS_PER_LEAF nodes are reserved for the ask's leaf, and the partition has no more reservations
    than before.
 

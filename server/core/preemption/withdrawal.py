@@ -186,7 +186,7 @@ def _is_awaited(partition: Partition, ask: Ask) -> bool:
 
 
 def _waits_without_decision(partition: Partition, key: str) -> bool:
-    """Return whether the ask waits and no decision keeps capacity for it. Pledges of decisions are checked by `_is_pledged`."""
+    """Return whether the ask waits and has no pledge, or only a pledge that gives way to claims (`Pledge.reserves`)."""
     ask = partition.asks.get(key)
     if ask is None or ask.node is not None:
         return False

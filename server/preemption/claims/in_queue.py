@@ -79,8 +79,8 @@ def plan(trial: Trial, intent: Intent) -> Plan | Refusal:
 def _has_others(trial: Trial, ask: WaitingAsk) -> bool:
     """Return whether pods of other applications run in the ask's leaf.
 
-    If there are no such pods, the ask can replace no pod. Such an ask gets no plan. A plan without victims would only take
-    capacity that is reserved for another ask.
+    If there are no such pods, the ask can replace no pod, and gets no plan. If unreserved capacity were enough, the ask
+    would have been placed. A plan without victims could thus only take capacity that is reserved for another ask.
     """
     columns, number = trial.snapshot.allocations, trial.snapshot.queues[ask.leaf].number
     own = gangs.of_application(columns, number, ask.application_id)

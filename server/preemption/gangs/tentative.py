@@ -182,10 +182,11 @@ class TentativeAssignment:
     def _is_taken_for_a_type(self, row: int) -> bool:
         """Return whether an allocation of another queue may be evicted for a type that its node lacks (J7).
 
-        The eviction must free the type, `takes_for` must have the type, and the gang's queue must be below its entitlement to
-        the type. `within_share` does not replace this test. An overcommitted node lacks more than its members need.
-        `within_share` compares only the amounts that the members need, and thus would accept a victim that frees none of these
-        amounts.
+        The eviction must free the type. `takes_for(row)`, the set of types for which the allocation may be evicted, must contain
+        the type. The gang's queue must be below its entitlement to the type.
+
+        `within_share` does not replace this test. An overcommitted node lacks more than its members need. `within_share`
+        compares only the amounts that the members need, and thus would accept a victim that frees none of these amounts.
         """
         takes = self.takes_for(row)
         lacks = self.lacks(self.units.line(row).node)

@@ -205,9 +205,9 @@ class Preempted:
         return encode_decisions.verdict(told, names, sees(self._caller))
 
     def _taking(self, partition: str, key: str) -> tuple[VisibleDecision, Victim] | None:
-        """Return the latest decision that is evicting this allocation, limited to what the caller may read, and the victim.
+        """Return the latest decision that is evicting this allocation, and the allocation as the decision's victim.
 
-        Return None if no decision is evicting the allocation.
+        The decision contains only what the caller may read. Return None if no decision is evicting the allocation.
         """
         state = self._core.state.partitions.get(partition)
         ask = None if state is None else state.asks.get(key)

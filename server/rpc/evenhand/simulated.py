@@ -71,7 +71,7 @@ class _Unfit(NamedTuple):
 
 
 class AskReader:
-    """The reader of the asks of one request for one caller."""
+    """The reader of the asks of one request. It refuses asks for queues that the request's caller may not see."""
 
     def __init__(self, partition: Partition, caller: Caller) -> None:
         self._partition = partition

@@ -204,7 +204,7 @@ def _limited(partition: Partition, kind: Kind, limiter: Limiter) -> Limited:
 
 
 def _needs(snapshot: Snapshot, groups: list[_Found]) -> Iterator[Need]:
-    """Yield a need for each kind of asks, with facts from the snapshot, in the order in which the kinds were found."""
+    """Yield one `Need` for each kind of asks, filled from the snapshot, in the order in which the kinds were found."""
     singles, whole = iter(snapshot.claims), iter(snapshot.gangs)
     for one in groups:
         yield _need(one, next(singles), None if one.kind.gang is None else next(whole))

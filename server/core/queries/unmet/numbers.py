@@ -117,7 +117,10 @@ def _rounded(
 
 
 def own_guarantee(planner: Planner, need: Need, refusal: Refusal) -> Iterator[Cure]:
-    """Yield the cure to raise the guarantee of a queue on the claimant's path, if this guarantee alone keeps the claimant from a plan."""
+    """Yield a cure that raises the guarantee of one queue on the claimant's path.
+
+    There is such a cure only if this guarantee alone keeps the claimant from a plan.
+    """
     short = _SHORT.get(refusal.rule)
     more = {} if short is None else short(planner.snapshot, need, refusal)
     if len(more) == 1:
