@@ -117,8 +117,7 @@ class History:
 
         Earlier entries are not read, because streams call this method many times a second.
         """
-        later = list(islice(reversed(self._entries), max(self.last - number, 0)))
-        for entry in reversed(later):
+        for entry in self._later(number):
             yield Entry(*entry)
 
     def of_kinds_after(self, number: int, kinds: Collection[str], most: int) -> list[Entry]:
@@ -131,10 +130,13 @@ class History:
         if latest <= max(number, self.first - 1):
             return []
         types = {Noted, *(one for one, kind in _KINDS.items() if kind in kinds)}
-        later = list(islice(reversed(self._entries), self.last - number))
-        alike = [one for one in reversed(later) if type(one[2]) in types]
+        alike = [one for one in self._later(number) if type(one[2]) in types]
         found = (Entry(*one) for one in alike if kind_of(one[2]) in kinds)
         return list(islice(found, most))
+
+    def _later(self, number: int) -> Iterable[tuple[int, int, Decision]]:
+        """Return the parts of the entries whose number is greater than ``number``, oldest first."""
+        return reversed([*islice(reversed(self._entries), max(self.last - number, 0))])
 
     def kinds_after(self, number: int) -> list[str]:
         """Return the kinds of all entries whose number is greater than ``number``, sorted by name.
