@@ -23,6 +23,7 @@ from tests.kubernetes import objects
 from tests.kubernetes.claims import Witness, is_healthy, true_of_cluster
 from tests.kubernetes.kube import Kube, Object, until
 from tests.kubernetes.proxy import Proxy
+from tests.kubernetes.seen import placed
 from tests.kubernetes.stack import Process, Stack, serves
 from tests.kubernetes.test_kills import pause
 from tests.kubernetes.test_kills_with_volumes import (
@@ -244,12 +245,6 @@ def test_a_leader_that_ends_in_order_is_followed_at_once(
     assert max(took) < LEASE_S
 
 
-def bound_of_prod(kube: Kube, of: str) -> int:
-    """Return how many pods of `small` in a namespace have a node."""
-    pods = (pod for pod in kube.all("Pod", of) if pod["metadata"]["labels"]["app"] == "prod")
-    return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
-
-
 def test_a_leader_that_was_stopped_does_nothing_when_it_goes_on(
     kube: Kube, own: Cluster, namespace: str, pair: Pair, chance: random.Random
 ) -> None:
@@ -258,7 +253,7 @@ def test_a_leader_that_was_stopped_does_nothing_when_it_goes_on(
         leader, other = pair.leader(), pair.other()
         with ThreadPoolExecutor(1) as aside:
             many = aside.submit(kube.create, *(small(f"m-{n}", namespace) for n in range(120)))
-            until(lambda: bound_of_prod(kube, namespace) > 0)
+            until(lambda: any(name.startswith("m-") for name in placed(kube, namespace)))
             pause(chance, 0.5)
             pair.shims[leader].popen.send_signal(signal.SIGSTOP)
             many.result()

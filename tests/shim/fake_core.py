@@ -9,6 +9,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from si.v1 import si_pb2, si_pb2_grpc
+from tests.shim.polling import until
 
 BARRIER = "evenhand.io/barrier"
 CLOSED_S: Final = 3.0
@@ -81,9 +82,7 @@ class FakeCore(si_pb2_grpc.SchedulerServicer):
         others = [one for one in self.others if one is not self]
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSED_S):
-                # The cores share no event to wait for.
-                while any(one.open_streams for one in others):  # noqa: ASYNC110
-                    await asyncio.sleep(0.005)
+                await until(lambda: not any(one.open_streams for one in others))
         return sum(one.open_streams for one in others)
 
     def end_streams(self, code: grpc.StatusCode, details: str) -> None:
