@@ -7,7 +7,6 @@ guarantee is the lower bound of the share.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from typing import Final, NamedTuple
 
 from server.model.fit import Demand, adjusted
@@ -215,25 +214,19 @@ def shows_itself(snapshot: Snapshot, leaf: str, top: str) -> bool:
 
     The values are the same if neither the leaf nor a queue between the leaf and ``top`` has an offset or a fence.
     """
-    for queue in snapshot.path_up(leaf):
-        if queue.path == top:
-            break
-        properties = queue.spec.properties
-        if properties.priority_offset or properties.priority_policy is PriorityPolicy.FENCE:
-            return False
-    return True
+    return not any(offset or is_fence for offset, is_fence in shifts(snapshot, leaf, top))
 
 
-def shifts(snapshot: Snapshot, leaf: str, top: str) -> tuple[tuple[int, bool], ...]:
-    """Return how the queues from a leaf up to the queue below ``top`` change priorities (G5).
+def shifts(snapshot: Snapshot, leaf: str, top: str) -> Iterator[tuple[int, bool]]:
+    """Yield how the queues from a leaf up to the queue below ``top`` change priorities (G5).
 
     Each pair has the offset of a queue, and says whether the queue is a fence.
     """
-    below = takewhile(lambda queue: queue.path != top, snapshot.path_up(leaf))
-    properties = (queue.spec.properties for queue in below)
-    return tuple(
-        (one.priority_offset, one.priority_policy is PriorityPolicy.FENCE) for one in properties
-    )
+    for queue in snapshot.path_up(leaf):
+        if queue.path == top:
+            return
+        properties = queue.spec.properties
+        yield properties.priority_offset, properties.priority_policy is PriorityPolicy.FENCE
 
 
 def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
@@ -241,12 +234,8 @@ def seen_at(snapshot: Snapshot, leaf: str, top: str, priority: int) -> int:
 
     The offsets and fences between the leaf and ``top`` change the priority.
     """
-    for queue in snapshot.path_up(leaf):
-        if queue.path == top:
-            break
-        properties = queue.spec.properties
-        fence = properties.priority_policy is PriorityPolicy.FENCE
-        priority = adjusted(priority, properties.priority_offset, fence=fence)
+    for offset, is_fence in shifts(snapshot, leaf, top):
+        priority = adjusted(priority, offset, fence=is_fence)
     return priority
 
 

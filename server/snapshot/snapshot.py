@@ -18,7 +18,7 @@ from server.model.thrashing import Pair, TemplateInQueue
 from server.snapshot.columns import FIRM, UNSAID, AllocationColumns, NodeColumns
 from server.snapshot.node_search import NodeRanking
 from server.snapshot.pace import AT_REST, Pace
-from server.snapshot.queue_tables import QueueTables
+from server.snapshot.queue_tables import QueueTable, QueueTables
 from server.snapshot.queues import FrozenAmounts, QueueFacts
 from server.snapshot.waiting import FirmUse, OpenCommitment, WaitingAsk, WaitingGang
 
@@ -145,6 +145,11 @@ class Snapshot:
     def frozen_leaves(self) -> list[str]:
         """Return the leaves whose allocations are protected from some preemptor by the thrashing monitor, sorted."""
         return sorted({pair.victims.queue for pair in self.frozen})
+
+    @property
+    def queue_table(self) -> QueueTable:
+        """The queues as arrays, in the order of ``queues``."""
+        return self.tables.of([*self.queues.values()])
 
     # Nodes ----------------------------------------------------------------------------------------
 

@@ -1884,7 +1884,7 @@ DEFECTS: Final = (
     Defect(
         "a job does not see offsets of queues",
         "server.preemption.entitlement",
-        "        priority = adjusted(priority, properties.priority_offset, fence=fence)",
+        "        priority = adjusted(priority, offset, fence=is_fence)",
         "        pass",
         judge=Judge.JOBS,
         policy=Policy.JOB,

@@ -89,12 +89,11 @@ def _still(
 def spared(answer: Plan | Refusal) -> tuple[Spared, ...]:
     """Return the candidates that the rules protected, in the form that decision records have."""
     # Candidates of one rule follow each other, so that the text of the rule is read once for each run.
-    return tuple(
-        Spared(law, one.leaf, one.count, one.keys)
-        for rule, found in groupby(answer.spared, _RULE)
-        for law in (rule.value,)
-        for one in found
-    )
+    found: list[Spared] = []
+    for rule, candidates in groupby(answer.spared, _RULE):
+        text = rule.value
+        found += [Spared(text, one.leaf, one.count, one.keys) for one in candidates]
+    return tuple(found)
 
 
 def refused(

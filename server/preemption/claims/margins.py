@@ -31,7 +31,7 @@ def _changed(trial: Trial, mark: int) -> dict[str, None]:
 def _made(trial: Trial) -> LeafMargins:
     snapshot = trial.snapshot
     return LeafMargins(
-        snapshot.tables.of([*snapshot.queues.values()]),
+        snapshot.queue_table,
         snapshot.allocations,
         _entitled(trial),
         deadzone_permyriad=snapshot.settings.deadzone_permyriad,

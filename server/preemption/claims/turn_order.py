@@ -154,7 +154,7 @@ def _measures(trial: Trial, leaves: Iterable[str]) -> dict[str, tuple[tuple[str,
     snapshot = trial.snapshot
     if snapshot.is_shared_out:
         return {leaf: tuple(measures(trial, leaf)) for leaf in leaves}
-    known = snapshot.tables.of([*snapshot.queues.values()]).tree.measures
+    known = snapshot.queue_table.tree.measures
     for leaf in leaves:
         if leaf not in known:
             known[leaf] = tuple(measures(trial, leaf))
