@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import grpc
 
-from evenhand.v1 import inspect_pb2, inspect_pb2_grpc, replication_pb2, replication_pb2_grpc
+from evenhand.v1 import (
+    config_pb2,
+    config_pb2_grpc,
+    inspect_pb2,
+    inspect_pb2_grpc,
+    replication_pb2,
+    replication_pb2_grpc,
+)
 from evenhand_cli.core_table import read_core_table
 from shim_client.bootstrap import make_shim
 from shim_client.core_client.address import CoreAddress
@@ -110,6 +117,11 @@ class Groups:
             found = await self.stub(group).GetMove(request, timeout=5)
             return f"{found.state} synced" if found.synced else str(found.state)
         return ""
+
+    async def is_configured(self, group: str) -> bool:
+        """Return whether the core of a group has a configuration with `gpu`, which a shim brings when it registers."""
+        stub: Any = config_pb2_grpc.ConfigurationServiceStub(self._channels[group])
+        return GPU in (await stub.Get(config_pb2.GetRequest())).yaml
 
     async def since(self, group: str, key: str) -> int:
         """Return since when the core of a group counts a pod on its node; 0 if it does not have the pod."""

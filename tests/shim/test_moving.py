@@ -196,6 +196,7 @@ async def test_a_move_survives_the_death_of_each_part(tmp_path: Path) -> None:
         parts = await exported(groups, "a", "b")
         await imported(groups, "a", "b", parts)
         await groups.restart("b")  # the new owner dies after the import
+        await eventually(partial(groups.is_configured, "b"))
         await moved(world, "b")
         await world.goes_on()
 
